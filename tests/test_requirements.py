@@ -23,6 +23,7 @@ SYSTEMS = {
     "What you approve is what happens": "approve",
     "The phone in one step": "phone",
     "The page": "page",
+    "Rules for asks": "rule",
 }
 HEADER = ["id", "requirement", "shown by"]
 NOT_YET = "not yet"

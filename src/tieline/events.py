@@ -133,6 +133,7 @@ class Ask(Event, tag="ask", frozen=True):
     remember: tuple[Remember, ...] = ()  # what the agent offers beyond "once"
     scopes: Mapping[Remember, str] = {}  # what each of these really permits, in the driver's words
     withheld: str = ""  # what the agent does not tell of its action; such an ask can only be denied
+    wider: bool = False  # to allow it permits more than its action: only people do
 
 
 class Answer(Event, tag="answer", frozen=True):
@@ -140,12 +141,13 @@ class Answer(Event, tag="answer", frozen=True):
 
     ask: str
     decision: Literal["allow", "deny"]
-    by: str = ""  # "policy", "caller", "expiry", "turn-end", a person …
+    by: str = ""  # "policy", "rule", "caller", "expiry", "turn-end", a person …
     reason: str = ""
     answers: Mapping[str, tuple[str, ...]] = {}  # question id → chosen labels or free text
     remember: Remember = "once"
     tool: str = ""
     via: str = ""  # from where: a device, or the pid and command of the local caller
+    rule: str = ""  # the id of the rule that decided
 
 
 class PlanStep(Struct, frozen=True):

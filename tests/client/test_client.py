@@ -27,6 +27,7 @@ from tieline.protocol.request_bodies import (
     PushSubscription,
     SessionChange,
 )
+from tieline.protocol.rules import NewRule
 from tieline.protocol.schedules import NewSchedule, ScheduleChange
 from tieline.protocol.stream_frames import AskFrame, EventFrame, PromptFrame, Ready
 from tieline.protocol.teams import CleanTeam, Hold, NewTeam, Team
@@ -528,6 +529,12 @@ async def test_every_route_has_its_method(hub: Running, client: Client) -> None:
         lambda c: c.change_schedule("x", ScheduleChange()),
         lambda c: c.remove_schedule("x"),
         lambda c: c.run_schedule("x"),
+        lambda c: c.rules(),
+        lambda c: c.rule("x"),
+        lambda c: c.add_rule(NewRule(match="exact", pattern="x")),
+        lambda c: c.preview_rule(NewRule(match="exact", pattern="x")),
+        lambda c: c.revoke_rule("x"),
+        lambda c: c.rule_choices("x"),
         lambda c: c.phone(),
         lambda c: c.phone_ways(),
         lambda c: c.set_up_phone(PhoneSetup(way="lan")),

@@ -281,7 +281,9 @@ async def test_orders_expire_by_the_hubs_clock(tmp_path: Path) -> None:
             return down.pop() if down else await asyncio.Event().wait()  # type: ignore[return-value]
 
         welcome = LinkWelcome(protocol=1, epoch="hub", at=behind)
-        uplink = asyncio.create_task(LinkConnection(bus, executor, inbox, outbox, welcome, said.put).run(receive))
+        uplink = asyncio.create_task(
+            LinkConnection(bus, executor, inbox, outbox, welcome, said.put, "hub").run(receive)
+        )
         async with asyncio.timeout(30):
             while not isinstance(await said.get(), LinkTaken):
                 pass

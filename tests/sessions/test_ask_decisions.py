@@ -1,14 +1,17 @@
-"""Policy first, then memory, then people; always an answer."""
+"""Policy first, then rules, then memory, then people; always an answer."""
 
 import asyncio
+from typing import Literal
 
+import pytest
 from msgspec.structs import replace
 
 from tieline.events import Answer, Ask, Command, Edit, Event, Fetch, Mcp, OtherAction, Read, Remember
-from tieline.policy import Policy
+from tieline.policy import Level, Policy
 from tieline.sessions.ask_decisions import EXACTLY, AskDecisions, OnAsk, same
 from tieline.testing.wait_for import eventually
 
+Decision = Literal["allow", "deny"]
 RUN = Ask("q1", "permission", "run", tool="t1", action=Command("make"), capability="shell")
 
 
@@ -177,3 +180,47 @@ async def test_what_the_agent_withholds_can_only_be_denied() -> None:
     assert answer.decision == "deny", "what was remembered may have been another one"
     answer, _ = await decide(AskDecisions(Policy(shell="allow"), nobody), ask)
     assert answer.decision == "allow", "the policy allows it whatever it is"
+
+
+LEVELS = [
+    # shell, what a rule says, what is remembered → who decides, how
+    ("deny", "allow", "allow", "policy", "deny"),
+    ("deny", "deny", "allow", "policy", "deny"),
+    ("deny", None, None, "policy", "deny"),
+    ("allow", "deny", "deny", "policy", "allow"),
+    ("allow", "allow", None, "policy", "allow"),
+    ("ask", "deny", "allow", "rule", "deny"),
+    ("ask", "allow", "deny", "rule", "allow"),
+    ("ask", "allow", None, "rule", "allow"),
+    ("ask", None, "deny", "memory", "deny"),
+    ("ask", None, "allow", "memory", "allow"),
+    ("ask", None, None, "caller", "allow"),
+]
+
+
+@pytest.mark.parametrize(("level", "rule", "remembered", "by", "decision"), LEVELS)
+async def test_the_order_policy_rules_memory_people(
+    level: Level, rule: Decision | None, remembered: Decision | None, by: str, decision: Decision
+) -> None:
+    async def by_rules(ask: Ask) -> Answer | None:
+        return None if rule is None else Answer(ask.id, rule, by="rule", rule="r1", tool=ask.tool)
+
+    asks = AskDecisions(Policy(shell=level), lambda ask: True)
+    asks.by_rules = by_rules
+    if remembered is not None:
+        asks.remembered[same(RUN)] = Answer("before", remembered, by="a person", remember="session")
+    answer, emitted = await decide(asks, RUN)
+    assert (answer.by, answer.decision) == (by, decision)
+    if by == "rule":
+        assert emitted == [answer], "shown, and nobody is told that they are waited for"
+        assert answer.ask != RUN.id, "it is kept under an id of ours"
+
+
+async def test_rules_are_not_asked_about_questions_and_plans() -> None:
+    async def by_rules(ask: Ask) -> Answer | None:
+        raise AssertionError("a rule answers permissions only")
+
+    for kind in ("question", "plan"):
+        asks = AskDecisions(Policy(), lambda ask: Answer(ask.id, "allow", by="a person"))
+        asks.by_rules = by_rules
+        assert (await decide(asks, replace(RUN, kind=kind)))[0].by == "a person"

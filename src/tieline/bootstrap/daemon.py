@@ -167,6 +167,8 @@ async def _linked(
         try:
             if joined := read_credentials(env):
                 await _link(bus, executor, env, joined)
+            else:
+                await executor.router.rules.forget_joined()
         except TielineError as error:
             logger("node").error("no link", problem=error.message, hint=error.hint)
         except Exception:

@@ -81,6 +81,16 @@ def schedules(incomplete: str) -> Completions:
     return _beginning_with(incomplete, lambda: _from_hub(ask))
 
 
+def rules(incomplete: str) -> Completions:
+    async def ask(client: "Client") -> Completions:
+        from .terminal.formatting import short_id
+        from .terminal.sanitize import one_line
+
+        return [(short_id(each.id), one_line(each.text, 60)) for each in await client.rules() if not each.revoked_at]
+
+    return _beginning_with(incomplete, lambda: _from_hub(ask))
+
+
 def _beginning_with(incomplete: str, look: Callable[[], Completions]) -> Completions:
     # Not a timeout of the event loop: looking up a host's name, for one, could not be cancelled.
     signal.signal(signal.SIGALRM, _give_up)

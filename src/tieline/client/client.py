@@ -17,6 +17,7 @@ from .hub_address import find_hub
 from .members import MembersApi
 from .messages import MessagesApi
 from .nodes import AccessApi, NodesApi
+from .rules import RulesApi
 from .schedules import SchedulesApi
 from .search import SearchApi
 from .sessions import SessionsApi
@@ -25,7 +26,18 @@ from .teams import TeamsApi
 from .usage import UsageApi
 
 
-class Client(SessionsApi, NodesApi, AccessApi, MessagesApi, MembersApi, TeamsApi, UsageApi, SchedulesApi, SearchApi):
+class Client(
+    SessionsApi,
+    NodesApi,
+    AccessApi,
+    MessagesApi,
+    MembersApi,
+    TeamsApi,
+    UsageApi,
+    SchedulesApi,
+    SearchApi,
+    RulesApi,
+):
     """`async with Client(url, token) as client`; `socket` is the owner's way in, on the hub's own machine.
 
     Whatever changes something is sent with an id of its own and again when the connection is lost on the way: it

@@ -48,6 +48,7 @@ PARTS = (
     "routes.members",
     "routes.teams",
     "routes.schedules",
+    "routes.rules",
     "routes.harness_hooks",
     "routes.harness_plugins",
     "http.static_files",

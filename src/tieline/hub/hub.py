@@ -17,6 +17,7 @@ from ..errors import UsageError
 from ..events import Answer
 from ..protocol.stream_frames import AnyHubFrame, GoneFrame
 from ..protocol.views import DeviceView, NodeView
+from ..sessions.ask_decisions import AUTOMATIC
 from ..sessions.caller_session import caller as caller_session
 from ..sessions.event_log import LogEvent
 from .http.problems import RequestRefused
@@ -31,6 +32,7 @@ from .ops.logs import logger
 from .ops.metrics import Metrics
 from .ops.tracing import Traces, provider
 from .push.notifier import PushNotifier
+from .rules.rule_manager import RuleManager
 from .security import access_rules
 from .security.audit_log import AuditLog
 from .security.auth import Auth, actor_name
@@ -58,8 +60,6 @@ if TYPE_CHECKING:
 LOGIN_ATTEMPTS = 10
 RATE_WINDOW_S = 60.0
 """Wrong secrets per address in RATE_WINDOW_S."""
-AUTOMATIC = frozenset({"policy", "team", "memory", "expiry", "turn-end", "restart", "agent", "nobody", "error"})
-"""Values of `Answer.by` when no person answered."""
 PAIRING_OFFERS = 30
 """New pairing secrets per device in RATE_WINDOW_S."""
 
@@ -89,6 +89,7 @@ class Hub:
         self.fanout = Fanout(bus, self.state, keep_events_days=config.hub.keep_events_days)
         self.nodes = NodeRegistry(bus, env)
         self.dispatcher = CommandDispatcher(bus, self.nodes, local)
+        self.rules = RuleManager(bus, self.nodes.all, self.dispatcher.local)
         lookup = SessionLookup(bus, local.identity.id if local else "")
         self.usage = UsageCounter(bus, lookup)
         self.search = SearchIndex(bus, paths.search_file(env), lookup)

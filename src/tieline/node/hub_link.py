@@ -108,6 +108,7 @@ class HubLink:
         """Until it is cancelled. Raises KeyRefused, BusError."""
         await self._outbox.load()
         await self._inbox.load()
+        await self._executor.router.rules.forget_joined(but=self._url)
         orders = asyncio.create_task(self._inbox.run(self._executor, self._outbox.done))
         dialing = asyncio.create_task(self._keep_dialing())
         trimming = asyncio.create_task(self._keep_trimming())
@@ -192,7 +193,9 @@ class HubLink:
         self._joined_at = time.monotonic()
         self._be(LinkStatus(state="joined", limits=welcome.limits))
         try:
-            await LinkConnection(self._bus, self._executor, self._inbox, self._outbox, welcome, send).run(receive)
+            await LinkConnection(self._bus, self._executor, self._inbox, self._outbox, welcome, send, self._url).run(
+                receive
+            )
         except ExceptionGroup as group:
             raise _cause(group) from None
 

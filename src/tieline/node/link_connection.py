@@ -41,13 +41,16 @@ class LinkConnection:
         outbox: ResultOutbox,
         welcome: p.LinkWelcome,
         send: Send,
+        hub: str,
     ) -> None:
+        """`hub` is its address."""
         self._bus = bus
         self._executor = executor
         self._inbox = inbox
         self._outbox = outbox
         self._welcome = welcome
         self._send = send
+        self._hub = hub
         self._known: dict[str, dict[str, int]] = {table: {} for table in TABLES}  # key → the revision the hub was told
         self._kept = asyncio.Event()
         outbox.kept = welcome.after
@@ -65,6 +68,8 @@ class LinkConnection:
         self._status.set()
         if self._inbox.position.log != self._welcome.epoch:
             await self._inbox.move(InboxPosition(log=self._welcome.epoch))
+        if "rules" in self._welcome.limits:  # this hub will not say when one is revoked
+            await self._executor.router.rules.forget_joined()
         works: list[Coroutine[Any, Any, None]] = [
             self._listen(receive),
             self._send_records(),
@@ -96,6 +101,9 @@ class LinkConnection:
                 case p.LinkCommands(orders=orders):
                     for item in orders:
                         await self._orders.put(item)
+                case p.LinkRules(revision=revision, rules=rules):
+                    await self._executor.router.rules.keep_joined(self._hub, rules)
+                    await self._send(p.RulesKept(revision=revision))
                 case p.Heard(ids=ids):
                     await self._outbox.heard(ids)
                 case p.LinkWelcome() | p.LinkRefused() | p.LinkBeat():

@@ -5,7 +5,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-AuditKind = Literal["sign-in", "pairing", "revoke", "decision", "policy", "refusal", "code", "phone", "schedule"]
+AuditKind = Literal[
+    "sign-in", "pairing", "revoke", "decision", "policy", "refusal", "code", "phone", "schedule", "rule"
+]
 
 
 class AuditLine(Struct, frozen=True, kw_only=True, omit_defaults=True):

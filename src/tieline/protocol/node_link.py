@@ -6,8 +6,9 @@ acknowledged is sent again and recognised by its place (records, orders) or its 
 
 - up: `records` (of the node's event log, with the node's own sequence numbers), `state` (present values of its tables),
   `synced` (all present values were sent: what the hub has beyond them is gone), `results`, `delta` (ephemeral),
-  `status`, `beat`
-- down: `orders`, `kept` (records are durable at the hub), `heard` (results are), `beat`
+  `status`, `ruled` (these rules for asks are durable at the node), `beat`
+- down: `orders`, `kept` (records are durable at the hub), `heard` (results are), `rules` (for asks, all of them, each
+  time one changes), `beat`
 - `taken` from the node: these orders are durable there.
 """
 
@@ -16,6 +17,7 @@ from typing import ClassVar, Literal
 import msgspec
 from msgspec import Raw, Struct
 
+from ..sessions.ask_rules import AskRule
 from .commands import CommandEnvelope, Result
 from .views import AgentView
 
@@ -31,8 +33,8 @@ HANDSHAKE_S = 10.0
 ORIGIN = "Origin"
 """The header of a replicated record at the hub: node, epoch, the node's own number, the number before it."""
 
-Capability = Literal["sessions", "prompts", "asks", "diff", "browse", "steer", "deltas"]
-CAPABILITIES: tuple[Capability, ...] = ("sessions", "prompts", "asks", "diff", "browse", "steer", "deltas")
+Capability = Literal["sessions", "prompts", "asks", "diff", "browse", "steer", "deltas", "rules"]
+CAPABILITIES: tuple[Capability, ...] = ("sessions", "prompts", "asks", "diff", "browse", "steer", "deltas", "rules")
 
 
 class LinkFrame(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=""):
@@ -125,12 +127,23 @@ class NodeStatus(LinkFrame, tag="status", frozen=True, kw_only=True):
     sessions: int = 0
 
 
+class LinkRules(LinkFrame, tag="rules", frozen=True, kw_only=True):
+    """All rules for asks that hold on the node. What it had before holds no longer."""
+
+    revision: int
+    rules: tuple[AskRule, ...] = ()
+
+
+class RulesKept(LinkFrame, tag="ruled", frozen=True, kw_only=True):
+    revision: int
+
+
 class LinkBeat(LinkFrame, tag="beat", frozen=True, kw_only=True):
     at: float = 0.0
 
 
-AnyUpFrame = Hello | LinkRecords | LinkState | Synced | LinkTaken | Results | Delta | NodeStatus | LinkBeat
-AnyDownFrame = LinkWelcome | LinkRefused | Kept | Heard | LinkCommands | LinkBeat
+AnyUpFrame = Hello | LinkRecords | LinkState | Synced | LinkTaken | Results | Delta | NodeStatus | RulesKept | LinkBeat
+AnyDownFrame = LinkWelcome | LinkRefused | Kept | Heard | LinkCommands | LinkRules | LinkBeat
 
 for _frame in (*AnyUpFrame.__args__, *AnyDownFrame.__args__):
     _frame.type = str(_frame.__struct_config__.tag)

@@ -26,6 +26,7 @@ PARTS = (
     "teams",
     "phone",
     "schedules",
+    "rules",
 )
 
 

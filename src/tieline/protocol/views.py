@@ -39,6 +39,7 @@ class NodeView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     default_agent: str = ""
     home: str = ""
     limits: tuple[str, ...] = ()  # what a peer of another version goes without
+    rules: int = 0  # of a joined one: the revision of the rules for asks that it has
 
 
 class PromptView(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""Where asks are decided: the policy first, then what was remembered, then people. Nowhere else.
+"""Where asks are decided: the policy first, then rules, then what was remembered, then people. Nowhere else.
 
 An ask is answered once. One that nobody answers is denied when it expires, with the reason, because an agent whose
 question stays open hangs for ever.
@@ -22,11 +22,16 @@ DEFAULT_EXPIRY_S = 3600.0
 MAX_REMEMBERED = 1000
 """Decisions kept per session."""
 
+AUTOMATIC = frozenset({"policy", "rule", "team", "memory", "expiry", "turn-end", "restart", "agent", "nobody", "error"})
+"""Values of `Answer.by` when no person answered."""
+
 EXACTLY = "exactly this again, in this session"
 """What our own memory permits; a driver that offers more says so itself."""
 
 OnAsk = Callable[[Ask], Answer | bool | Awaitable[Answer | bool]]
 """The caller's decision: an Answer, or simply True (allow) or False (deny)."""
+ByRules = Callable[[Ask], Awaitable[Answer | None]]
+"""What people's rules say about an ask; None: nothing."""
 
 
 def allow(ask: Ask, *, by: str = "caller", **details: object) -> Answer:
@@ -82,11 +87,12 @@ class AskDecisions:
         self._policy = policy
         self.on_ask = on_ask
         self._expiry_s = expiry_s
+        self.by_rules: ByRules | None = None
         self.remembered: dict[bytes, Answer] = {}
 
     async def __call__(self, ask: Ask, emit: Emit) -> Answer:
-        if answer := self._by_policy(ask) or self._by_memory(ask):
-            if answer.decision == "deny":
+        if answer := self._by_policy(ask) or await self._by_rules(ask) or self._by_memory(ask):
+            if answer.decision == "deny" or answer.rule:  # a person's own rule is shown each time that it decides
                 emit(answer)
             return answer
         native = ask.remember
@@ -125,6 +131,11 @@ class AskDecisions:
         if level == "deny":
             return deny(ask, f"the policy denies {capability}", by="policy")
         return None
+
+    async def _by_rules(self, ask: Ask) -> Answer | None:
+        if self.by_rules is None or ask.kind != "permission":
+            return None
+        return await self.by_rules(replace(ask, id=new_id(), remember=(), scopes={}))
 
     def _by_memory(self, ask: Ask) -> Answer | None:
         """What was remembered counts for the very same action only; wider rules are the agent's own to keep."""

@@ -24,12 +24,14 @@ from ..ids import new_id
 from . import crash_recovery, workspace_diff
 from .agent_options import quiet_s, spec_of, warm_spec
 from .ask_decisions import DEFAULT_EXPIRY_S
+from .ask_rules import AskOrigin
 from .attached_session import AttachedSession, HarnessTerminal, attached_id, check_attached_prompt
 from .event_log import EventLog, LogEntry
 from .pending_asks import PendingAsks
 from .prompt_queue import PromptQueue
 from .prompt_runner import PromptRunner
 from .records import AskRecord, PromptRecord, SessionRecord
+from .rule_book import RuleBook, SessionRules
 from .running_sessions import Ending, RunningSessions, SessionRunner
 from .store import SessionStore
 from .team_server import allowed_in_team, servers_for
@@ -58,6 +60,7 @@ class SessionManager:
         self.prompts = PromptQueue(bus)
         self.runners = RunningSessions()
         self.asks = PendingAsks(bus, expiry_s=ask_expiry_s, changed=self.runners.asking)
+        self.rules = RuleBook(bus)
         self.pool = Pool(config.pool)
         self._config = config
         self._node = node
@@ -394,6 +397,7 @@ class SessionManager:
                 prompts=self.prompts,
                 pool=self.pool,
                 on_ask=on_ask,
+                by_rules=SessionRules(self.rules, self.asks, id, AskOrigin(record.agent, self._node, record.cwd)),
                 keep=self._store.keep,
                 env=self._config.environ,
                 quiet_s=quiet_s(self._config, record.agent),

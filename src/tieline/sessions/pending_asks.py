@@ -21,8 +21,8 @@ from .records import ASKS, AskRecord, AskStatus, digest
 _decode = msgspec.json.Decoder(AskRecord).decode
 _encode = msgspec.json.encode
 
-KEPT_S = 24 * 3600
-"""How long an ask that is over is kept."""
+KEPT_S = 7 * 24 * 3600
+"""How long an ask that is over is kept: rules are tested with it."""
 ROOM_FOR_ANSWER = 64 * 1024
 """Bytes of a record that its answer may need."""
 
@@ -65,22 +65,10 @@ class PendingAsks:
 
     async def wait(self, session: str, ask: Ask, *, expires: bool = True) -> Answer:
         """Keep the ask, wait for its answer; it expires by itself. Cancelled: it is withdrawn, and says so."""
-        now, expiry_s = time.time(), self._expiry_s if expires else None
-        record = AskRecord(
-            id=ask.id,
-            session=session,
-            ask=ask,
-            digest=digest(ask),
-            created_at=now,
-            expires_at=0.0 if expiry_s is None else now + expiry_s,
-            parts=ask_parts(ask),
-        )
+        expiry_s = self._expiry_s if expires else None
+        record, value = _record(session, ask, expiry_s)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[ask.id] = future
-        value = _encode(record)
-        if len(value) > MAX_RECORD - ROOM_FOR_ANSWER:  # what people see is made of the ask; the ask itself may fit
-            record = replace(record, parts=())
-            value = _encode(record)
         keeping = self._arriving[ask.id] = asyncio.ensure_future(self._table.put(ask.id, value, expect=0))
         keeping.add_done_callback(lambda _: self._arriving.pop(ask.id, None))
         told = False
@@ -102,6 +90,12 @@ class PendingAsks:
             self._open.pop(ask.id, None)
             if told:
                 self._changed(session, False)
+
+    async def keep_decided(self, session: str, ask: Ask, answer: Answer) -> None:
+        """It was decided before anybody was asked. Kept like any other that is over."""
+        record, _ = _record(session, ask, None)
+        value = _encode(replace(record, status="answered", answer=answer))
+        await self._table.put(ask.id, value, expect=0, ttl=KEPT_S)
 
     async def _over(self, id: str, keeping: "asyncio.Future[int]", status: AskStatus) -> AskRecord | None:
         """None: it never came to the table."""
@@ -170,3 +164,22 @@ class PendingAsks:
         """Oldest first."""
         found = [record for record in self._open.values() if session in ("", record.session)]
         return sorted(found, key=lambda record: record.created_at)
+
+
+def _record(session: str, ask: Ask, expiry_s: float | None) -> tuple[AskRecord, bytes]:
+    """Pending, with its encoding."""
+    now = time.time()
+    record = AskRecord(
+        id=ask.id,
+        session=session,
+        ask=ask,
+        digest=digest(ask),
+        created_at=now,
+        expires_at=0.0 if expiry_s is None else now + expiry_s,
+        parts=ask_parts(ask),
+    )
+    value = _encode(record)
+    if len(value) > MAX_RECORD - ROOM_FOR_ANSWER:  # what people see is made of the ask; the ask itself may fit
+        record = replace(record, parts=())
+        value = _encode(record)
+    return record, value

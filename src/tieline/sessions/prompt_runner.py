@@ -16,7 +16,7 @@ from ..drivers.base import Driver, Prompt, Spec
 from ..errors import BusClosed, BusError, TielineError, UsageError
 from ..events import Answer, Ask, Done, Error, Event, Init, Status, Text, TurnStarted, Warning
 from . import crash_recovery, workspace_diff
-from .ask_decisions import OnAsk
+from .ask_decisions import ByRules, OnAsk
 from .event_log import EventLog
 from .prompt_queue import PromptQueue
 from .records import PromptRecord, SessionRecord, SessionStatus, after_turn, last_line, title_of
@@ -49,6 +49,7 @@ class PromptRunner:
         prompts: PromptQueue,
         pool: Pool,
         on_ask: OnAsk,
+        by_rules: ByRules | None = None,
         keep: Keep,
         env: Mapping[str, str],
         quiet_s: float,
@@ -66,6 +67,7 @@ class PromptRunner:
         self._prompts = prompts
         self._pool = pool
         self._on_ask = on_ask
+        self._by_rules = by_rules
         self._keep = keep
         self._env = env
         self._quiet_s = quiet_s
@@ -277,6 +279,7 @@ class PromptRunner:
                 raise
             self._opened = time.monotonic()
         session.on_ask = self._on_ask
+        session.by_rules = self._by_rules
         session.timeout_s = self._timeout_s
         session.remember(self._remembered)
         self.session = session

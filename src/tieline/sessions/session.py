@@ -12,7 +12,7 @@ from ..errors import SessionClosed, TielineError, Unsupported
 from ..events import Answer, Done, Error, Event, Init, TurnStarted
 from ..policy import Receipt
 from ..processes import spawn
-from .ask_decisions import DEFAULT_EXPIRY_S, AskDecisions, OnAsk
+from .ask_decisions import DEFAULT_EXPIRY_S, AskDecisions, ByRules, OnAsk
 
 ABANDON_GRACE_S = 10.0
 """How long an abandoned turn may take to end after its interrupt; then the conversation is closed."""
@@ -131,6 +131,15 @@ class Session:
     @on_ask.setter
     def on_ask(self, decide: OnAsk | None) -> None:
         self._asks.on_ask = decide
+
+    @property
+    def by_rules(self) -> ByRules | None:
+        """What people's rules say about an ask."""
+        return self._asks.by_rules
+
+    @by_rules.setter
+    def by_rules(self, decide: ByRules | None) -> None:
+        self._asks.by_rules = decide
 
     def remember(self, decisions: dict[bytes, Answer]) -> None:
         """Keep what is remembered in here: it outlives the agent, which may come back by resume."""

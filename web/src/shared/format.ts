@@ -145,6 +145,7 @@ function askQuestion(ask: P.Ask): string {
 export function answeredBy(answer: P.Answer): string {
   if (answer.by === 'restart' && answer.decision === 'deny') return ': Tieline was restarted before anyone answered'
   if (answer.by === 'terminal') return ' at the terminal'
+  if (answer.by === 'rule') return ' by a rule'
   return `${answer.by ? ` by ${visibleLine(answer.by)}` : ''}${answer.via && answer.via !== answer.by ? ` (${visibleLine(answer.via)})` : ''}`
 }
 

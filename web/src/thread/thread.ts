@@ -214,7 +214,7 @@ export class Thread {
         if (row && content?.kind === 'ask') {
           row.content.value = { ...content, answer: event }
           this.foldDecision(row)
-        } else if (event.by === 'policy' || event.by === 'memory') this.foldDecision(this.upsert(`ask ${event.ask}`, frame, '', { kind: 'ask', answer: event }))
+        } else if (event.by === 'policy' || event.by === 'memory' || event.by === 'rule') this.foldDecision(this.upsert(`ask ${event.ask}`, frame, '', { kind: 'ask', answer: event }))
         else this.orphanResults.set(`ask ${event.ask}`, event)
         break
       }

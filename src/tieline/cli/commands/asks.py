@@ -29,7 +29,7 @@ def decide(
 
     async def work(client: Client) -> int:
         at_terminal = not json and on_terminal() and sys.stdin.isatty()
-        record = await _select_ask(client, given, "approve" if decision == "allow" else "deny")
+        record = await select_ask(client, given, "approve" if decision == "allow" else "deny")
         if decision == "allow" and not given and how == "once" and at_terminal:
             return await _decide_by_key(client, record)
         if decision == "allow" and record.ask.kind == "question":
@@ -41,14 +41,14 @@ def decide(
         said = Answer(record.id, decision, remember=how)
         check(record.ask, said)  # before anything is shown as if it could be
         if decision == "allow" and not json:  # nobody allows unseen what came up a moment ago
-            await _show_asks(client, record)
+            await show_asks(client, record)
         if how != "once":
             print_error(f"tieline: {decision} {event_text.scope_text(record.ask, how)}")
         unsure = not given and decision == "allow" and at_terminal
-        if unsure and _read_line("allow? [y/N] ").lower() not in ("y", "yes"):
+        if unsure and read_line("allow? [y/N] ").lower() not in ("y", "yes"):
             print_error("tieline: nothing was decided")
             return FAILED
-        return await _send(client, record, Decision(decision=decision, reason=reason, remember=how), json=json)
+        return await send_decision(client, record, Decision(decision=decision, reason=reason, remember=how), json=json)
 
     return hub_connection.run_with_client(work)
 
@@ -73,19 +73,19 @@ async def _decide_by_key(client: Client, record: AskRecord) -> int:
             print_error("tieline: nothing was decided")
             return FAILED
     decision = Decision(decision=said.decision, reason=said.reason, answers=said.answers, remember=said.remember)
-    return await _send(client, record, decision, json=False)
+    return await send_decision(client, record, decision, json=False)
 
 
 def answer(given: str, answers: Sequence[str], *, text: Sequence[str] = (), json: bool = False) -> int:
     """`text`: the person's own words, for each question, instead of choices."""
 
     async def work(client: Client) -> int:
-        record = await _select_ask(client, given, "answer")
+        record = await select_ask(client, given, "answer")
         if answers and text:
             raise UsageError("give choices or --text, not both", field="text", hint="Give one or the other.")
         said = answers or text
         if not said:
-            await _show_asks(client, record)
+            await show_asks(client, record)
             return 0
         if record.ask.kind != "question":
             hint = f"tieline approve {short_id(record.id)}, or tieline deny"
@@ -98,7 +98,7 @@ def answer(given: str, answers: Sequence[str], *, text: Sequence[str] = (), json
             )
         of = free_answer if text else chosen_labels
         chosen = {each.id: of(each, words) for each, words in zip(asked, said, strict=True)}
-        return await _send(client, record, Decision(decision="allow", answers=chosen), json=json)
+        return await send_decision(client, record, Decision(decision="allow", answers=chosen), json=json)
 
     return hub_connection.run_with_client(work)
 
@@ -113,7 +113,7 @@ def show(given: str = "", *, json: bool = False) -> int:
             return 0
         if not found:
             print_error("tieline: no ask is waiting for a decision")
-        await _show_asks(client, *found)
+        await show_asks(client, *found)
         return 0
 
     return hub_connection.run_with_client(work)
@@ -153,7 +153,7 @@ def _choices_hint(question: Question) -> str:
     return f"Choose from: {', '.join(labels)}.{own}"
 
 
-async def _select_ask(client: Client, given: str, verb: str) -> AskRecord:
+async def select_ask(client: Client, given: str, verb: str) -> AskRecord:
     """The one that is named; without a name, the only one that waits, or the one that is picked from a list."""
     if given:
         return await hub_connection.find_ask(client, given)
@@ -174,7 +174,7 @@ async def _select_ask(client: Client, given: str, verb: str) -> AskRecord:
         hint = "\n  ".join([f"Name one: tieline {verb} ASK. `tieline asks` shows them whole.", *listed])
         raise UsageError(f"{len(waiting)} asks are waiting for a decision", field="ask", hint=hint)
     print("\n".join(map(clean, listed)))
-    picked = _read_line("which? ")
+    picked = read_line("which? ")
     if not (picked.isascii() and picked.isdigit() and 1 <= int(picked) <= len(waiting)):
         raise UsageError(f"{picked!r} is not one of them", field="ask", hint="Nothing was decided.")
     return waiting[int(picked) - 1]
@@ -190,7 +190,7 @@ def origin(session: SessionRecord | None, machines: Mapping[str, str]) -> str:
     return one_line(f"{session.agent} on {machine} in {where}, session {short_id(session.id)}{named}", 1000)
 
 
-async def _show_asks(client: Client, *records: AskRecord) -> None:
+async def show_asks(client: Client, *records: AskRecord) -> None:
     """What is asked, whole, and where it comes from."""
     machines = await _node_names(client) if records else {}
     for record in records:
@@ -220,7 +220,7 @@ def show_ask(record: AskRecord, session: SessionRecord, whence: str) -> None:
         print(rest, flush=True)
 
 
-def _read_line(prompt: str) -> str:
+def read_line(prompt: str) -> str:
     """A line from the person; nothing else goes on meanwhile."""
     try:
         return input(prompt).strip()
@@ -242,7 +242,7 @@ def check_taken(view: CommandView) -> None:
         raise UsageError(view.problem or f"the decision is {view.state}", field="ask")
 
 
-async def _send(client: Client, record: AskRecord, decision: Decision, *, json: bool) -> int:
+async def send_decision(client: Client, record: AskRecord, decision: Decision, *, json: bool) -> int:
     view = await answer_as_shown(client, record, decision)
     if json:
         print_json(view)

@@ -54,7 +54,7 @@ def answer_line(event: Answer) -> Text | None:
     """Of a decision that was not made here: who made it, and from where. Or why nobody could."""
     if event.by in ("expiry", "error", "nobody", "restart"):
         return Text(f"! an ask was denied: {one_line(event.reason)}", "yellow")
-    return Text(f"· {event_text.decision_text(event)}", "dim") if event.via else None
+    return Text(f"· {event_text.decision_text(event)}", "dim") if event.via or event.rule else None
 
 
 def row_text(running: RunningTool, cwd: str, width: int) -> Text:

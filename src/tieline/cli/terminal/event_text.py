@@ -52,6 +52,8 @@ class EventRow(Struct, frozen=True):
 def decision_text(answer: Answer) -> str:
     """What was decided; where it was not decided here, by whom and from where."""
     what = "answered" if answer.answers else {"allow": "allowed", "deny": "denied"}[answer.decision]
+    if answer.rule:
+        return f"{what}: {one_line(answer.reason)}"
     if answer.via:
         what += f" by {one_line(answer.by)} ({one_line(answer.via)})"
     chosen = one_line("; ".join(", ".join(each) for each in answer.answers.values()))

@@ -134,7 +134,7 @@ class PlainView(NonInteractiveView):
                 pass  # its tool call is told with its result
             case Ask():
                 self._say(f"asked: {one_line(event.title or event.plan)}")
-            case Answer() if event.via or event.answers:
+            case Answer() if event.via or event.answers or event.rule:
                 self._say(event_text.decision_text(event))
             case Answer(
                 decision="deny", by="restart"

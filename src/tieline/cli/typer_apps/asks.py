@@ -20,11 +20,24 @@ def approve(
     remember: Annotated[
         str, typer.Option(metavar="HOW", help="Also the next time: session or always, where the agent offers it.")
     ] = "",
+    always: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="Make a rule of it, for this project: exact, prefix, path, host or tool. It is tested with past asks "
+            "first.",
+        ),
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the rule is saved.")] = False,
     json: Json = False,
 ) -> None:
     """Allow what an agent asks for."""
     from ..commands.asks import decide
 
+    if always:
+        from ..commands.rules import allow_always
+
+        raise typer.Exit(allow_always(ask, always, yes=yes, json=json))
     raise typer.Exit(decide("allow", ask, remember=remember, json=json))
 
 
@@ -84,6 +97,7 @@ tieline asks --json | jq -r '.[].parts[].text'
     approve: """
 tieline approve                          the only one that waits
 tieline approve 9be41d --remember session
+tieline approve 9be41d --always prefix
 """,
     deny: """
 tieline deny 9be41d --reason "not on a Friday"

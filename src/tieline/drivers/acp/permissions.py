@@ -119,8 +119,9 @@ async def permission_ask(
         action, notes = drawn.edit, " ".join(filter(None, (notes, drawn.note)))
         withheld = withheld or drawn.withheld
     kinds = {option.get("kind") for option in options}
+    only_lasting = "allow_once" not in kinds and "allow_always" in kinds
     always = next((str(option.get("name") or "") for option in options if option.get("kind") == "allow_always"), None)
-    if always is not None and "allow_once" not in kinds:
+    if only_lasting:
         notes = " ".join(filter(None, (notes, f"The agent has no “allow once”: to allow it is “{always}”.")))
     scopes: dict[Remember, str] = {}
     if preset.supports_always and always is not None:
@@ -138,6 +139,7 @@ async def permission_ask(
         remember=tuple(scopes),
         scopes=scopes,
         withheld=withheld,
+        wider=only_lasting,
     )
     return await note_links(ask, cwd)
 

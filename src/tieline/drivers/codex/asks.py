@@ -71,6 +71,9 @@ def _command(params: Params, normaliser: CodexNormaliser, policy: Policy) -> Ask
         capability=strictest(policy, wanted),
         remember=tuple(scopes),
         scopes=scopes,
+        wider=len(wanted) > 1
+        or bool(more or params.get("approvalId") or params.get("kind") == "writeStdin")
+        or _leaves_sandbox(params),
     )
 
     def respond(answer: Answer) -> dict[str, Any]:
@@ -79,6 +82,11 @@ def _command(params: Params, normaliser: CodexNormaliser, policy: Policy) -> Ask
         return _decision(answer)
 
     return ask, respond
+
+
+def _leaves_sandbox(params: Params) -> bool:
+    """Codex asks once more, about the same call, when its sandbox stopped it; only the reason tells."""
+    return "sandbox" in (params.get("reason") or "")
 
 
 def _file_change(params: Params, normaliser: CodexNormaliser) -> AskAndResponder:
@@ -99,6 +107,7 @@ def _file_change(params: Params, normaliser: CodexNormaliser) -> AskAndResponder
         remember=("session",),
         scopes={"session": f"{scope}, this session"},
         withheld="" if edit.diff or edit.paths else "Codex does not say which files it would change, nor how.",
+        wider=bool(root) or _leaves_sandbox(params),
     )
     return ask, _decision
 

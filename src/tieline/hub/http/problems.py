@@ -21,6 +21,7 @@ STATUS: dict[str, int] = {
     "UnknownMessage": 404,
     "UnknownTeam": 404,
     "UnknownSchedule": 404,
+    "UnknownRule": 404,
     "SlowRequest": 408,
     "AlreadyAnswered": 409,
     "Conflict": 409,

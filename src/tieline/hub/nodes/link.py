@@ -178,6 +178,7 @@ class _Link:
                 up.handle_results(),
                 orders.send_commands(hello.orders if hello.hub == epoch else 0),
                 orders.process_acknowledged(),
+                *([] if "rules" in self._limits else [orders.send_rules()]),
                 self._beat(presence),
                 _wait_replaced(replaced, hello.node),
             )
@@ -200,6 +201,8 @@ class _Link:
                     await self._hub.nodes.change(
                         self._node, agents=frame.agents[:1000], default_agent=frame.default_agent, home=frame.home
                     )
+                case p.RulesKept(revision=revision):
+                    await self._hub.nodes.change(self._node, rules=orders.sent_rules(revision))
                 case p.LinkBeat():
                     pass
                 case p.Hello():

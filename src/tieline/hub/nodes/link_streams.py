@@ -7,14 +7,18 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...background_tasks import cancel_and_wait
 from ...bus.base import check_headers
 from ...bus.subjects import check_key, check_subject
 from ...protocol import node_link as p
 from ...protocol.commands import READING, CommandEnvelope, decode_envelope
+from ...sessions.ask_rules import AskRule
 from ...sessions.event_log import deltas_subject
+from ...sessions.rule_book import RULES
 from .byte_queue import ByteQueue
 from .command_queue import subject
 from .handshake import CLOSE_BAD_FRAME, LinkClosing
@@ -132,6 +136,7 @@ class Downstream:
         self._has_room = asyncio.Event()
         self._acknowledged_event = asyncio.Event()
         self._acknowledged = 0
+        self._rules = 0  # the revision that was sent last
 
     async def send_commands(self, after: int) -> None:
         async with aclosing(self._hub.bus.read(subject(self._node), after=after)) as records:
@@ -149,6 +154,45 @@ class Downstream:
         if isinstance(order.command, READING):
             order = replace(order, expires_at=0.0)  # it was in time when it was sent
         await self._send(p.LinkCommands(orders=((seq, order),)))
+
+    async def send_rules(self) -> None:
+        """All that hold on the node, now and whenever one changes."""
+        table = self._hub.bus.table(RULES)
+        changed = asyncio.Event()
+        changed.set()
+
+        async def watch() -> None:
+            async with aclosing(table.watch()) as changes:
+                async for _ in changes:
+                    changed.set()
+
+        watching = asyncio.create_task(watch())
+        try:
+            while True:
+                waiting = asyncio.create_task(changed.wait())
+                try:
+                    await asyncio.wait({waiting, watching}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    await cancel_and_wait(waiting)
+                if watching.done():
+                    watching.result()
+                    return
+                changed.clear()
+                entries = await table.entries()
+                revision = max((entry.revision for entry in entries), default=0)
+                if revision == self._rules and revision:
+                    continue  # the watch began with what was sent already
+                self._rules = revision
+                rules = (msgspec.json.decode(entry.value, type=AskRule) for entry in entries)
+                now = time.time()
+                held = tuple(rule for rule in rules if rule.holds(now) and rule.node in ("", self._node))
+                await self._send(p.LinkRules(revision=self._rules, rules=held))
+        finally:
+            await cancel_and_wait(watching)
+
+    def sent_rules(self, revision: int) -> int:
+        """What the node says that it has. Of what was not sent it cannot have anything."""
+        return min(revision, self._rules)
 
     def acknowledge(self, seq: int) -> None:
         """The node says that it has all of them up to there. Of what was not sent it cannot have anything."""

@@ -102,10 +102,16 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ("DELETE", f"{API}/schedules/{{schedule}}"),
     ("POST", f"{API}/schedules/{{schedule}}/run"),
     ("GET", f"{API}/search"),
+    ("GET", f"{API}/rules"),
+    ("POST", f"{API}/rules"),
+    ("POST", f"{API}/rules/preview"),
+    ("GET", f"{API}/rules/{{rule}}"),
+    ("DELETE", f"{API}/rules/{{rule}}"),
+    ("GET", f"{API}/asks/{{ask}}/rule-choices"),
 )
 """What the agent in a person's terminal may not do: decide, let in somebody who may, turn somebody out, change a
-policy or another's words, agree to code, look through everybody's sessions,
-open the hub to other machines, or have agents started later."""
+policy or another's words, agree to code, look through everybody's sessions, open the hub to other machines, have agents
+started later, or make rules for decisions."""
 
 RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Routes that take single-use secrets: rate-limited."""

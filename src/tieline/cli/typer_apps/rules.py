@@ -1,0 +1,132 @@
+"""The verbs about rules for asks: rules list, add, test, show, revoke."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from .. import completion
+from ..help import HelpCommand, HelpGroup
+from .options import SESSIONS_PANEL, Json
+
+Kind = Annotated[
+    Literal["exact", "prefix", "edit", "read", "host", "tool"],
+    typer.Argument(
+        metavar="KIND",
+        help="exact, prefix (a command, by its words), edit, read (a file or a directory/), host, tool (server/tool).",
+        show_default=False,
+    ),
+]
+Pattern = Annotated[str, typer.Argument(metavar="PATTERN", help="What is compared.", show_default=False)]
+Deny = Annotated[bool, typer.Option("--deny", help="Deny it instead.")]
+Directory = Annotated[
+    str,
+    typer.Option("--dir", metavar="DIR", help="For sessions in there. Default: this directory.", show_default=False),
+]
+Everywhere = Annotated[bool, typer.Option("--everywhere", help="In every directory.")]
+Machine = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="On this machine only. Default: on every one.", autocompletion=completion.nodes),
+]
+Agent = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="For this agent only. Default: for every one.", autocompletion=completion.agents),
+]
+Lasts = Annotated[str, typer.Option("--for", metavar="TIME", help="Until then: 12h, 7d, 2w. Default: for good.")]
+Rule = Annotated[
+    str,
+    typer.Argument(
+        metavar="RULE", help="Its id, or enough of it.", show_default=False, autocompletion=completion.rules
+    ),
+]
+
+
+def list_rules(json: Json = False) -> None:
+    """The rules: what each decides, who made it, how often it did, and those that are over."""
+    from ..commands.rules import list_rules
+
+    raise typer.Exit(list_rules(json=json))
+
+
+def add_rule(
+    kind: Kind,
+    pattern: Pattern,
+    deny: Deny = False,
+    dir: Directory = "",
+    everywhere: Everywhere = False,
+    machine: Machine = "",
+    agent: Agent = "",
+    lasts: Lasts = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Save it without a question.")] = False,
+    json: Json = False,
+) -> None:
+    """Decide asks of a kind from now on. What it would have decided before is shown first."""
+    from ..commands.rules import RuleOptions, add
+
+    wanted = RuleOptions(
+        match=kind, pattern=pattern, deny=deny, directory=dir, everywhere=everywhere, machine=machine, agent=agent,
+        lasts=lasts,
+    )  # fmt: skip
+    raise typer.Exit(add(wanted, yes=yes, json=json))
+
+
+def test_rule(
+    kind: Kind,
+    pattern: Pattern,
+    deny: Deny = False,
+    dir: Directory = "",
+    everywhere: Everywhere = False,
+    machine: Machine = "",
+    agent: Agent = "",
+    json: Json = False,
+) -> None:
+    """What a rule would have decided of the last 60 asks. Saves nothing."""
+    from ..commands.rules import RuleOptions, test
+
+    wanted = RuleOptions(
+        match=kind, pattern=pattern, deny=deny, directory=dir, everywhere=everywhere, machine=machine, agent=agent
+    )
+    raise typer.Exit(test(wanted, json=json))
+
+
+def show(rule: Rule, json: Json = False) -> None:
+    """One rule: who made it, when, from what, and which machines have not heard of it."""
+    from ..commands.rules import show
+
+    raise typer.Exit(show(rule, json=json))
+
+
+def revoke(rule: Rule, json: Json = False) -> None:
+    """End a rule, at once."""
+    from ..commands.rules import revoke
+
+    raise typer.Exit(revoke(rule, json=json))
+
+
+class RuleGroup(HelpGroup):
+    """`tieline rules` lists."""
+
+    default_verb = "list"
+
+
+ABOUT = "What is decided without asking again: list, add, test, show, revoke."
+VERBS = {
+    "list": (list_rules, "tieline rules\ntieline rules --json | jq -r '.[].text'"),
+    "add": (
+        add_rule,
+        """tieline rules add prefix "npm test"
+tieline rules add edit src/ --agent codex
+tieline rules add host .example.com --everywhere --for 7d
+tieline rules add exact "git push" --deny --everywhere""",
+    ),
+    "test": (test_rule, 'tieline rules test prefix "npm test"'),
+    "show": (show, "tieline rules show 9be41d"),
+    "revoke": (revoke, "tieline rules revoke 9be41d"),
+}
+
+
+def add(app: typer.Typer) -> None:
+    group = typer.Typer(cls=RuleGroup, rich_markup_mode=None)
+    first = "\n".join(examples.splitlines()[0] for _, examples in VERBS.values())
+    app.add_typer(group, name="rules", help=ABOUT, epilog=first, rich_help_panel=SESSIONS_PANEL)
+    for verb, (function, examples) in VERBS.items():
+        group.command(verb, cls=HelpCommand, epilog=examples)(function)

@@ -1,0 +1,1 @@
+"""Rules for asks: what people keep of their decisions, tested with what was asked before."""

@@ -1,0 +1,235 @@
+"""Rules by the API: from an ask to the rule that answers the next one, who may make them, and how they end."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.hub.agents import inside, through
+from tests.hub.conftest import Running, caller
+from tests.hub.test_terminal_agents_do_not_decide import IN_A_TERMINAL, SEND, asking
+from tests.hub.test_terminal_agents_do_not_decide import run as run_program
+
+from tieline.events import Answer, Ask, Done, ToolUse
+from tieline.script import Run, Say, Write
+from tieline.sessions.manager import SessionManager
+from tieline.testing.wait_for import eventually
+
+ASK = {"policy": "ask"}
+
+
+async def prompt(hub: Running, *steps: Any, session: str = "", **more: Any) -> str:
+    """A session whose agent does these."""
+    hub.replies[:] = [[*steps, Say("done")]]
+    id = session or (await hub.session(**(ASK | more)))["id"]
+    reply = await hub.client.post(f"/api/v1/sessions/{id}/prompts", json={"text": "go"})
+    assert reply.status_code == 201, reply.text
+    return id
+
+
+async def pending(router: SessionManager, session: str) -> str:
+    await eventually(lambda: bool(router.asks.pending(session)), "nobody is asked", timeout=30)
+    return router.asks.pending(session)[0].id
+
+
+async def answers(hub: Running, session: str) -> list[Answer]:
+    """Of its only turn, up to its end."""
+    found: list[Answer] = []
+    async with asyncio.timeout(30):
+        async for entry in hub.router.events(session):
+            if isinstance(entry.event, Answer):
+                found.append(entry.event)
+            if isinstance(entry.event, Done):
+                return found
+    raise AssertionError("the log ended")
+
+
+async def add(hub: Running, **rule: Any) -> dict[str, Any]:
+    reply = await hub.client.post("/api/v1/rules", json=rule)
+    assert reply.status_code == 201, reply.text
+    return reply.json()
+
+
+async def answer(hub: Running, session: str, decision: str) -> None:
+    ask = await pending(hub.router, session)
+    reply = await hub.client.post(f"/api/v1/asks/{ask}/answer", json={"decision": decision})
+    assert reply.status_code == 200, reply.text
+    await answers(hub, session)
+
+
+async def test_from_an_ask_to_the_rule_that_answers_the_next(hub: Running) -> None:
+    first = await prompt(hub, Run("echo one two"))
+    ask = await pending(hub.router, first)
+    choices = (await hub.client.get(f"/api/v1/asks/{ask}/rule-choices")).json()
+    assert [(choice["rule"]["match"], choice["rule"]["pattern"]) for choice in choices] == [
+        ("exact", "echo one two"),
+        ("prefix", "echo one two"),
+        ("prefix", "echo one"),
+        ("prefix", "echo"),
+    ]
+    assert choices[2]["label"] == "commands that begin with `echo one`"
+    rule = choices[2]["rule"]
+    assert (rule["directory"], rule["node"], rule["ask"]) == (hub.cwd, hub.hub.dispatcher.local, ask)
+
+    before = (await hub.client.post("/api/v1/rules/preview", json=rule)).json()
+    assert (before["text"], before["tested"], before["matched"]) == ("would have allowed 1 of the last 1", 1, 1)
+    assert before["asks"][0]["text"] == "echo one two" and not before["asks"][0].get("decision")
+
+    made = await add(hub, **rule)
+    assert made["made_by"] and made["made_at"] > 0 and "echo one" in made["text"] and not made.get("waiting")
+    reply = await hub.client.post(f"/api/v1/asks/{ask}/answer", json={"decision": "allow"})
+    assert reply.status_code == 200 and [one.by for one in await answers(hub, first)] != ["rule"]
+
+    second = await prompt(hub, Run("echo one three"))
+    (decided,) = await answers(hub, second)
+    assert (decided.decision, decided.by, decided.rule) == ("allow", "rule", made["id"])
+    assert "commands that begin with `echo one`" in decided.reason and made["made_by"] in decided.reason
+    kept = (await hub.client.get(f"/api/v1/asks/{decided.ask}")).json()
+    assert kept["status"] == "answered" and kept["answer"]["rule"] == made["id"]
+    assert not hub.router.asks.pending()
+    shown = (await hub.client.get(f"/api/v1/rules/{made['id']}")).json()
+    assert shown["uses"] == 1 and shown["used_at"] > 0
+
+    revoked = (await hub.client.delete(f"/api/v1/rules/{made['id']}")).json()
+    assert revoked["revoked_by"] and revoked["revoked_at"]
+    assert (await hub.client.delete(f"/api/v1/rules/{made['id']}")).json()["revoked_at"] == revoked["revoked_at"]
+    third = await prompt(hub, Run("echo one four"))
+    await answer(hub, third, "deny")
+    assert [rule["id"] for rule in (await hub.client.get("/api/v1/rules")).json()] == [made["id"]], "its history"
+    lines = (await hub.client.get("/api/v1/audit?kind=rule")).json()
+    assert [line["details"]["done"] for line in lines] == ["revoked", "revoked", "made"]
+    assert "echo one" in lines[2]["details"]["says"] and lines[2]["details"]["ask"] == ask
+
+
+async def test_a_preview_says_what_people_decided_otherwise(hub: Running) -> None:
+    for command, decision in (("make a", "allow"), ("make b", "deny"), ("ls", "deny"), ("make c; x", "deny")):
+        session = await prompt(hub, Run(command))
+        await answer(hub, session, decision)
+    make = {"match": "prefix", "pattern": "make"}
+    allows = (await hub.client.post("/api/v1/rules/preview", json=make)).json()
+    assert allows["text"] == "would have allowed 2 of the last 4; 1 of them were denied by a person"
+    assert [(ask["text"], ask["decision"], ask["person"]) for ask in allows["asks"]] == [
+        ("make b", "deny", True),
+        ("make a", "allow", True),
+    ]
+    denies = (await hub.client.post("/api/v1/rules/preview", json=make | {"decision": "deny"})).json()
+    assert denies["text"] == "would have denied 2 of the last 4; 1 of them were allowed by a person"
+    assert (await hub.client.get("/api/v1/rules")).json() == [], "a preview saves nothing"
+
+
+async def test_the_policy_s_deny_stays(hub: Running) -> None:
+    await add(hub, match="prefix", pattern="echo")
+    session = await prompt(hub, Run("echo hello"), policy={"shell": "deny"})
+    assert [(one.decision, one.by) for one in await answers(hub, session)] == [("deny", "policy")]
+
+
+async def test_a_deny_rule_beats_an_allow_rule(hub: Running) -> None:
+    await add(hub, match="prefix", pattern="echo")
+    denies = await add(hub, match="prefix", pattern="echo secret", decision="deny")
+    session = await prompt(hub, Run("echo secret x"))
+    (decided,) = await answers(hub, session)
+    assert (decided.decision, decided.rule) == ("deny", denies["id"])
+
+
+async def test_tricks_still_ask_a_person(hub: Running) -> None:
+    await add(hub, match="prefix", pattern="echo hello")
+    session = await prompt(hub, Run("echo hello; touch escaped"))
+    await answer(hub, session, "deny")
+    assert not Path(hub.cwd, "escaped").exists()
+
+
+async def test_an_edit_by_its_path_and_a_link_that_leads_away(hub: Running) -> None:
+    place = Path(hub.cwd)
+    (place / "src").mkdir()
+    await add(hub, match="edit", pattern=f"{place}/src/", directory=hub.cwd, node=hub.hub.dispatcher.local)
+    session = await prompt(hub, Write("src/a.txt", "hello"))
+    assert [one.by for one in await answers(hub, session)] == ["rule"]
+    assert (place / "src/a.txt").read_text() == "hello"
+    (place / "src" / "link").symlink_to(place)
+    session = await prompt(hub, Write("src/link/b.txt", "hello"))
+    await answer(hub, session, "deny")
+    assert not (place / "b.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"match": "prefix", "pattern": "a; b"}, "pattern"),
+        ({"match": "prefix", "pattern": "bash -c"}, "pattern"),
+        ({"match": "edit", "pattern": "relative/"}, "pattern"),
+        ({"match": "edit", "pattern": "/a/../b"}, "pattern"),
+        ({"match": "host", "pattern": "*"}, "pattern"),
+        ({"match": "glob", "pattern": "*"}, "match"),
+        ({"match": "exact", "pattern": "x", "directory": "here"}, "directory"),
+        ({"match": "exact", "pattern": "x", "node": "nowhere"}, "node"),
+        ({"match": "exact", "pattern": "x", "expires_at": 1.0}, "expires_at"),
+        ({"match": "exact", "pattern": "x", "id": "a.b"}, "id"),
+        ({"match": "exact", "pattern": "x", "made_by": "somebody"}, "made_by"),
+        ({"match": "exact"}, "pattern"),
+    ],
+)
+async def test_what_is_wrong_is_named(hub: Running, wrong: dict[str, object], field: str) -> None:
+    reply = await hub.client.post("/api/v1/rules", json=wrong)
+    assert reply.status_code == 400 and reply.json()["field"] == field, reply.text
+    assert (await hub.client.get("/api/v1/rules")).json() == []
+
+
+async def test_sent_twice_it_is_one(hub: Running) -> None:
+    made = [await add(hub, match="exact", pattern="x", id="r1") for _ in range(2)]
+    assert made[0] == made[1]
+    for missing in ("nobody", "a b"):
+        assert (await hub.client.get(f"/api/v1/rules/{missing}")).status_code == 404
+        assert (await hub.client.delete(f"/api/v1/rules/{missing}")).status_code == 404
+
+
+async def test_an_agent_and_a_node_make_no_rules(hub: Running, tmp_path: Path) -> None:
+    made = await add(hub, match="exact", pattern="x")
+    wanted = (
+        ("GET", "/api/v1/rules", None),
+        ("POST", "/api/v1/rules", {"match": "prefix", "pattern": "rm"}),
+        ("POST", "/api/v1/rules/preview", {"match": "prefix", "pattern": "rm"}),
+        ("GET", f"/api/v1/rules/{made['id']}", None),
+        ("DELETE", f"/api/v1/rules/{made['id']}", None),
+        ("GET", "/api/v1/asks/x/rule-choices", None),
+    )
+    _, key = await hub.hub.devices.add("node", "another machine", node="n9")
+    async with inside(hub, tmp_path) as agent:
+        clients = [*(through(hub, way) for way in agent.ways), caller(hub.url, key)]
+        for client in clients:
+            async with client:
+                for method, path, body in wanted:
+                    reply = await client.request(method, path, json=body)
+                    assert reply.status_code == 403, (method, path, reply.text)
+    (rule,) = (await hub.client.get("/api/v1/rules")).json()
+    assert not rule.get("revoked_at")
+
+
+async def test_what_a_terminal_s_agent_detached_makes_none(hub: Running) -> None:
+    body = '{"match": "prefix", "pattern": "rm"}'
+    send = (sys.executable, "-I", "-c", SEND, hub.serving.socket, "POST", "/api/v1/rules", body)
+    async with asking(hub) as (_, terminal, _, _):
+        assert " 403 " in await run_program(*send, terminal=terminal)
+        terminal.process = 0
+        refused = await run_program(*send)
+        assert " 403 " in refused and "cannot be told that a person" in refused
+        assert " 201 " in await run_program(sys.executable, "-c", IN_A_TERMINAL, *send), "a person in a terminal"
+    async with caller(hub.url, hub.token) as phone:
+        assert len((await phone.get("/api/v1/rules")).json()) == 1
+
+
+async def test_an_ask_of_a_terminal_becomes_no_rule(hub: Running) -> None:
+    async with asking(hub) as (_, _, ask, _):
+        assert (await hub.client.get(f"/api/v1/asks/{ask}/rule-choices")).json() == []
+
+
+async def test_nobody_is_told_that_they_are_waited_for(hub: Running) -> None:
+    await add(hub, match="exact", pattern="echo hello")
+    session = await prompt(hub, Run("echo hello"))
+    (decided,) = await answers(hub, session)
+    events = [entry.event async for entry in hub.router.events(session, follow=False)]
+    assert not [event for event in events if isinstance(event, Ask)]
+    (call,) = (event for event in events if isinstance(event, ToolUse))
+    assert decided.tool == call.id, "the decision is a part of its tool's row"
+    kept = (await hub.client.get(f"/api/v1/asks/{decided.ask}")).json()
+    assert kept["ask"]["action"]["command"] == "echo hello" and kept["parts"]
