@@ -24,6 +24,7 @@ SYSTEMS = {
     "The phone in one step": "phone",
     "The page": "page",
     "Rules for asks": "rule",
+    "Changes": "changes",
 }
 HEADER = ["id", "requirement", "shown by"]
 NOT_YET = "not yet"

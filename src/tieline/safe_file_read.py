@@ -7,7 +7,10 @@ import stat
 def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
     """At most `limit` bytes of a regular file. Raises OSError, also for pipes, sockets and devices, whose opening or
     reading could wait for ever."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    return _read(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), path, limit)
+
+
+def _read(descriptor: int, path: str | os.PathLike[str], limit: int) -> bytes:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(f"{os.fspath(path)} is not a regular file")
@@ -18,3 +21,31 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
         return b"".join(parts)
     finally:
         os.close(descriptor)
+
+
+def read_inside(root: str, path: str, limit: int) -> bytes:
+    """At most `limit` bytes of a regular file in a directory. Links count as what they point to, and none leads out:
+    also not one that is laid while we read. Raises OSError."""
+    base = os.path.realpath(root)
+    inner = os.path.relpath(os.path.realpath(os.path.join(base, path)), base)  # noqa: PTH118 (`..` is for realpath)
+    if inner == ".." or inner.startswith("../"):
+        raise OSError(f"{path} is not inside {root}")
+    folder = open_folder(base, os.path.dirname(inner))  # noqa: PTH120
+    try:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
+        return _read(os.open(os.path.basename(inner), flags, dir_fd=folder), path, limit)  # noqa: PTH119
+    finally:
+        os.close(folder)
+
+
+def open_folder(base: str, inner: str) -> int:
+    """A descriptor of a folder below another, reached without following any link. Raises OSError."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    folder = os.open(base, flags)
+    for part in inner.split("/") if inner else ():
+        try:
+            below = os.open(part, flags, dir_fd=folder)
+        finally:
+            os.close(folder)
+        folder = below
+    return folder

@@ -67,7 +67,9 @@ async def told(tmp_path: Path) -> AsyncGenerator[Told]:
 async def test_every_command_is_carried_out_or_refused_for_a_reason(told: Told, kind: type[AnyCommand]) -> None:
     """None is forgotten: it would be answered with nothing, as if it were done."""
     needed: dict[str, Any] = {
-        field.name: {"ask": "nonesuch", "decision": "allow"} if field.name == "answer" else "nonesuch"
+        field.name: {"answer": {"ask": "nonesuch", "decision": "allow"}, "paths": ["nonesuch"]}.get(
+            field.name, "nonesuch"
+        )
         for field in msgspec.structs.fields(kind)
         if field.required
     }

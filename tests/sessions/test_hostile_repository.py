@@ -3,14 +3,21 @@
 Each row also shows that it is no dud: plain git does run the program.
 """
 
+import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.bus.conftest import free_port
+from tests.sessions.git_remotes import bare_repository, git_daemon, stand_in_gh
 
+from tieline.errors import UsageError
+from tieline.sessions import git_actions, git_remote, git_repository
+from tieline.sessions.git_actions import ChangeOutcome
+from tieline.sessions.safe_git import GitFailed
 from tieline.sessions.startup_files_fingerprint import fingerprint
 from tieline.sessions.workspace_diff import branch, changes, snapshot
 
@@ -166,7 +173,57 @@ def on_the_path(repository: Path, program: str) -> None:
     (repository / "bin/git").symlink_to(program)
 
 
+def remote(url: str, **settings: str) -> Callable[[Path, str], None]:
+    """The remote's address, and what else the repository says about it."""
+
+    def plant(repository: Path, program: str) -> None:
+        configure(repository, "remote.origin.url", url.format(program=program))
+        for name, value in settings.items():
+            configure(repository, name.replace("_", "."), value.format(program=program))
+
+    return plant
+
+
+def rewritten(repository: Path, program: str) -> None:
+    configure(repository, "remote.origin.url", "https://nowhere.invalid/own/project")
+    configure(repository, f"url.ext::{program}.insteadOf", "https://nowhere.invalid/own/project")
+    configure(repository, "protocol.ext.allow", "always")
+
+
+def local_remote(repository: Path, program: str) -> None:
+    """A repository on this machine, whose hooks would run."""
+    there = repository.parent / "there.git"
+    git(repository, "init", "-q", "--bare", str(there))
+    (there / "hooks").mkdir(exist_ok=True)
+    (there / "hooks/post-receive").symlink_to(program)
+    configure(repository, "remote.origin.url", str(there))
+
+
+def signed_commits(repository: Path, program: str) -> None:
+    configure(repository, "gpg.program", program)
+    configure(repository, "commit.gpgSign", "true")
+
+
 FILTERED = "* filter=x"
+PUSH = ("push", "origin", "HEAD:refs/heads/x")
+NOWHERE = "ssh://nowhere.invalid/own/project"
+PUSH_TRAPS: dict[str, Trap] = {
+    "ssh of a push": Trap(remote(NOWHERE, core_sshCommand="{program}"), PUSH),
+    "credentials of a push": Trap(
+        remote("http://{program}@127.0.0.1:1/x", credential_helper="!{program}"),
+        ("-c", "core.askPass=false", "credential", "fill"),
+    ),
+    "askpass of a push": Trap(remote(NOWHERE, core_askPass="{program}"), ("credential", "fill")),
+    "an ext address": Trap(remote("ext::{program}", protocol_ext_allow="always"), PUSH),
+    "an ext push address": Trap(
+        remote("https://nowhere.invalid/x", remote_origin_pushurl="ext::{program}", protocol_ext_allow="always"), PUSH
+    ),
+    "a rewritten address": Trap(rewritten, PUSH),
+    "receive-pack of the remote": Trap(remote("{program}/..", remote_origin_receivepack="{program}"), PUSH),
+    "a proxy of a push": Trap(remote("git://127.0.0.1:1/x", core_gitProxy="{program}"), PUSH),
+    "hooks of a remote on this machine": Trap(local_remote, PUSH),
+    "signed commits": Trap(signed_commits, (*IDENTITY, "commit", "--allow-empty", "-m", "x")),
+}
 TRAPS: dict[str, Trap] = {
     "filter clean": Trap(setting("filter.x.clean", attributes=FILTERED)),
     "filter process": Trap(setting("filter.x.process", attributes=FILTERED)),
@@ -268,3 +325,94 @@ async def test_nothing_of_it_runs_and_the_diff_is_right(trap: str, template: Pat
 
     git(repository, *TRAPS[trap].bait, check=False)
     assert ran.exists(), "plain git does not run it either: the row proves nothing"
+
+
+ACTIONS_LEFT_TO_A_TERMINAL = ("include", "include if", "config.worktree", ".git as a file", "a linked worktree")
+"""Traps by a filter, whose files are not staged or taken back."""
+
+
+@pytest.fixture(scope="module")
+def hosted(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    folder = tmp_path_factory.mktemp("hosted")
+    with git_daemon(folder, free_port()) as url:
+        yield f"{folder} {url}"
+
+
+@pytest.mark.parametrize("trap", [*TRAPS, *PUSH_TRAPS])
+async def test_nothing_of_it_runs_whatever_a_person_does(
+    trap: str, template: Path, tmp_path: Path, hosted: str
+) -> None:
+    repository, ran = tmp_path / "repository", tmp_path / "ran"
+    shutil.copytree(template, repository)
+    program = tmp_path / "canary"
+    program.write_text(f'#!/bin/sh\necho "$0 $*" >> {ran}\n')
+    program.chmod(0o755)
+    folder, url = hosted.split()
+    name = re.sub(r"\W", "-", trap)
+    bare_repository(Path(folder), f"own/{name}.git")
+    git(repository, "remote", "add", "origin", f"{url}/own/{name}.git")
+    told = stand_in_gh(tmp_path / "bin")
+    planted = {**TRAPS, **PUSH_TRAPS}[trap]
+    planted.plant(repository, str(program))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/.gitconfig").write_text("[user]\n\tname = a\n\temail = a@example.com\n")
+    env = {
+        "PATH": f"{repository}/bin:.:{tmp_path}/bin:/usr/bin:/bin",
+        "HOME": str(tmp_path / "home"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
+    ran.unlink(missing_ok=True)  # planting with git may have stepped into it
+    cwd = str(repository)
+
+    def tamper() -> None:
+        (repository / DIRTY).write_text("after\n")
+        (repository / "new.txt").write_text("new\n")
+
+    async def confirmed(does: Callable[[str], Awaitable[ChangeOutcome]]) -> ChangeOutcome:
+        plan = (await does("")).plan
+        assert plan is not None
+        return await does(plan.digest)
+
+    tamper()
+    tree = await git_actions.working_tree(cwd, env)
+    assert {DIRTY, "new.txt"} <= {file.path for file in tree.files}
+    assert "-before\n+after\n" in await git_actions.uncommitted(cwd, env)
+    if "filter" in trap or trap in ACTIONS_LEFT_TO_A_TERMINAL:
+        inner = "inner/more.txt" if trap == "filter in a folder" else DIRTY
+        (repository / inner).write_text("after that\n")
+        for does in (git_actions.stage, git_actions.revert):
+            with pytest.raises(UsageError, match="converted by the filter x"):
+                await does(cwd, env, [inner])
+        assert not ran.exists(), ran.read_text()
+        return
+    await git_actions.stage(cwd, env, [DIRTY, "new.txt"])
+    await git_actions.stage(cwd, env, ["new.txt"], staged=False)
+    made = await git_actions.commit(cwd, env, "by a person")
+    found = git_repository.find(cwd)
+    assert found is not None
+    assert made.commit == found.commit
+    await confirmed(lambda digest: git_actions.revert(cwd, env, ["new.txt"], digest=digest))
+    assert not (repository / "new.txt").exists()
+    tamper()
+    (repository / DIRTY).write_text("again\n")
+    await confirmed(lambda digest: git_actions.revert(cwd, env, [], digest=digest))
+    assert (repository / DIRTY).read_text() == "after\n"
+    pushed = True
+    try:
+        await confirmed(lambda digest: git_remote.push(cwd, env, digest=digest))
+    except (GitFailed, UsageError):
+        pushed = False
+    usual = trap not in PUSH_TRAPS or trap == "signed commits"
+    assert pushed == (usual and trap != "missing objects of a partial clone")
+    if pushed:
+        assert not ran.exists(), ran.read_text()
+        configure(repository, "remote.origin.url", f"git@nowhere.invalid:own/{name}.git")  # gh wants a hosted one
+        ran.unlink(missing_ok=True)
+        outcome = await confirmed(lambda digest: git_remote.open_pull_request(cwd, env, "x", "y", digest=digest))
+        assert outcome.url
+        assert f"--repo=nowhere.invalid/own/{name}" in told.read_text()
+    assert not ran.exists(), ran.read_text()
+
+    if trap in PUSH_TRAPS:
+        git(repository, *planted.bait, check=False)
+        assert ran.exists(), "plain git does not run it either: the row proves nothing"

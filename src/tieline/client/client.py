@@ -13,6 +13,7 @@ from ..ids import new_id
 from ..protocol.request_bodies import NewSession
 from ..protocol.stream_frames import AnyHubFrame, Subscribe
 from ..sessions.ask_decisions import OnAsk
+from .changes import ChangesApi
 from .hub_address import find_hub
 from .members import MembersApi
 from .messages import MessagesApi
@@ -28,6 +29,7 @@ from .usage import UsageApi
 
 class Client(
     SessionsApi,
+    ChangesApi,
     NodesApi,
     AccessApi,
     MessagesApi,

@@ -5,6 +5,7 @@ import builtins
 from msgspec.structs import replace
 
 from ..ids import new_id
+from ..protocol.commands import DiffSince
 from ..protocol.pagination import DiffText, EventPage
 from ..protocol.request_bodies import Decision, Forking, NewPrompt, NewSession, PromptEdit, PromptMove, SessionChange
 from ..protocol.views import CommandView, PromptView
@@ -111,9 +112,9 @@ class SessionsApi(ApiRequests):
         """Its events, folded into whole items."""
         return await self.get(f"sessions/{session}/messages", list[TranscriptItem], after=after or None, limit=limit)
 
-    async def diff(self, session: str) -> str:
-        """What changed since the session began, as one unified diff."""
-        return (await self.get(f"sessions/{session}/diff", DiffText)).diff
+    async def diff(self, session: str, *, since: DiffSince = "session") -> str:
+        """What changed since the session began, or since the last commit, as one unified diff."""
+        return (await self.get(f"sessions/{session}/diff", DiffText, since=since)).diff
 
     # --- decisions -------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ REMEMBERED = 10_000
 EXPIRED = "expired"
 INDETERMINATE = "indeterminate"
 
-ONCE = (c.ForkSession, c.Steer, c.CancelPrompt, c.MovePrompt, c.EditPrompt, *c.DECISIONS)
+ONCE = (c.ForkSession, c.Steer, c.CancelPrompt, c.MovePrompt, c.EditPrompt, *c.DECISIONS, *c.CHANGES)
 """Repeated, these would do something else: their results are durable before they are given."""
 
 _encode = msgspec.json.encode

@@ -14,9 +14,12 @@ from ..events import Answer
 from ..protocol import commands as c
 from ..protocol.commands import CommandEnvelope
 from ..protocol.views import AgentView, DirectoryView, PromptView, view
+from ..sessions import git_actions, git_remote
+from ..sessions.git_actions import ChangeOutcome, WorkingTree
 from ..sessions.manager import SessionManager
 from ..sessions.pending_asks import AlreadyAnswered
 from ..sessions.records import AskRecord, SessionRecord
+from ..sessions.session_files import WorkFile, read_session_file
 from ..sessions.transcript import TranscriptItem
 from .agent_inventory import AgentInventory
 from .directory_browser import browse
@@ -39,8 +42,16 @@ RESULT_TYPES: Mapping[type[c.NodeCommand], Any] = {
     c.AnswerQuestion: AskRecord,
     c.GetMessages: list[TranscriptItem],
     c.GetDiff: str,
+    c.GetWorkingTree: WorkingTree,
+    c.ReadFile: WorkFile,
     c.Browse: DirectoryView,
     c.Refresh: list[AgentView],
+    c.StageFiles: ChangeOutcome,
+    c.CommitStaged: ChangeOutcome,
+    c.RevertFiles: ChangeOutcome,
+    c.DiscardChanges: ChangeOutcome,
+    c.PushBranch: ChangeOutcome,
+    c.OpenPullRequest: ChangeOutcome,
 }
 """The type of a result's value, per command."""
 
@@ -50,6 +61,7 @@ class CommandHandlers:
         self._router = router
         self._config = config
         self._agents = agents
+        self._changing = asyncio.Lock()  # two changes of one repository would stand in each other's way
 
     async def handle(self, order: CommandEnvelope) -> object:
         router = self._router
@@ -88,8 +100,20 @@ class CommandHandlers:
                 return await self._decide(order, command)
             case c.GetMessages(session=session, after=after, limit=limit):
                 return await router.messages(session, after=after, limit=limit)
-            case c.GetDiff(session=session):
-                return await router.diff(session)
+            case c.GetDiff(session=session, since=since):
+                return await router.diff(session, since=since)
+            case c.GetWorkingTree(session=session):
+                return await git_actions.working_tree(router.get(session).cwd, self._config.environ)
+            case c.ReadFile(session=session, path=path):
+                return await asyncio.to_thread(read_session_file, router.get(session).cwd, path)
+            case c.StageFiles() | c.CommitStaged() | c.RevertFiles() | c.DiscardChanges() as command:
+                async with self._changing:
+                    return await self._change(command)
+            case c.PushBranch(session=session, digest=digest):
+                return await git_remote.push(router.get(session).cwd, self._config.environ, digest=digest)
+            case c.OpenPullRequest() as command:
+                cwd, env = router.get(command.session).cwd, self._config.environ
+                return await git_remote.open_pull_request(cwd, env, command.title, command.body, digest=command.digest)
             case c.Browse(path=path):
                 home = self._config.environ.get("HOME", "/")
                 also = {record.cwd for record in router.sessions(archived=True)}
@@ -100,6 +124,20 @@ class CommandHandlers:
                 raise Unsupported(
                     "this machine", said, hint="It runs another version of Tieline; update the older one."
                 )
+
+    async def _change(self, command: c.StageFiles | c.CommitStaged | c.RevertFiles | c.DiscardChanges) -> ChangeOutcome:
+        cwd, env = self._router.get(command.session).cwd, self._config.environ
+        match command:
+            case c.StageFiles(paths=paths, staged=staged):
+                return await git_actions.stage(cwd, env, paths, staged=staged)
+            case c.CommitStaged(message=message):
+                return await git_actions.commit(cwd, env, message)
+            case c.RevertFiles(paths=paths, digest=digest):
+                if not paths:
+                    raise UsageError("no file is named", field="paths")
+                return await git_actions.revert(cwd, env, paths, digest=digest)
+            case c.DiscardChanges(digest=digest):
+                return await git_actions.revert(cwd, env, (), digest=digest)
 
     async def _create(self, order: CommandEnvelope, command: c.CreateSession) -> SessionRecord:
         return await self._router.create(

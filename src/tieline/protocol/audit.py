@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 AuditKind = Literal[
-    "sign-in", "pairing", "revoke", "decision", "policy", "refusal", "code", "phone", "schedule", "rule"
+    "sign-in", "pairing", "revoke", "decision", "policy", "refusal", "code", "phone", "schedule", "rule", "changes"
 ]
 
 

@@ -1,6 +1,6 @@
 """What a node can be told to do. Each is a value with a `name` tag, durable on its way, applied once by its id."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Struct
@@ -8,6 +8,9 @@ from msgspec import Struct
 from ..drivers.base import AgentOptions, Attachment
 from ..events import Answer
 from ..policy import Policy
+
+DiffSince = Literal["session", "commit"]
+"""Since the session began, or since the last commit."""
 
 
 class NodeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="name", tag=""):
@@ -123,6 +126,57 @@ class GetMessages(NodeCommand, tag="get_messages", frozen=True, kw_only=True):
 
 class GetDiff(NodeCommand, tag="get_diff", frozen=True, kw_only=True):
     session: str
+    since: DiffSince = "session"
+
+
+class GetWorkingTree(NodeCommand, tag="get_working_tree", frozen=True, kw_only=True):
+    """What of a session's repository is not committed or not pushed."""
+
+    session: str
+
+
+class ReadFile(NodeCommand, tag="read_file", frozen=True, kw_only=True):
+    """A file in a session's directory."""
+
+    session: str
+    path: str
+
+
+class StageFiles(NodeCommand, tag="stage_files", frozen=True, kw_only=True):
+    session: str
+    paths: tuple[str, ...]
+    staged: bool = True
+
+
+class CommitStaged(NodeCommand, tag="commit_staged", frozen=True, kw_only=True):
+    session: str
+    message: str
+
+
+class RevertFiles(NodeCommand, tag="revert_files", frozen=True, kw_only=True):
+    """Take files back to the last commit. This and the next three need the digest of a plan; without one they give
+    the plan and change nothing."""
+
+    session: str
+    paths: tuple[str, ...]
+    digest: str = ""
+
+
+class DiscardChanges(NodeCommand, tag="discard_changes", frozen=True, kw_only=True):
+    session: str
+    digest: str = ""
+
+
+class PushBranch(NodeCommand, tag="push_branch", frozen=True, kw_only=True):
+    session: str
+    digest: str = ""
+
+
+class OpenPullRequest(NodeCommand, tag="open_pull_request", frozen=True, kw_only=True):
+    session: str
+    title: str
+    body: str = ""
+    digest: str = ""
 
 
 class Browse(NodeCommand, tag="browse", frozen=True, kw_only=True):
@@ -139,7 +193,8 @@ AnyCommand = (
     ListSessions | CreateSession | ChangeSession | ForkSession | AdoptSession | CloseSession | AbortSession
     | SendPrompt | Steer | CancelPrompt | MovePrompt | EditPrompt
     | ApprovePermission | DenyPermission | AnswerQuestion
-    | GetMessages | GetDiff | Browse | Refresh
+    | GetMessages | GetDiff | GetWorkingTree | ReadFile | Browse | Refresh
+    | StageFiles | CommitStaged | RevertFiles | DiscardChanges | PushBranch | OpenPullRequest
 )  # fmt: skip
 
 
@@ -154,8 +209,10 @@ for _command in (*COMMANDS, Unknown):
     _command.name = str(_command.__struct_config__.tag)
 
 DECISIONS = (ApprovePermission, DenyPermission, AnswerQuestion)
-READING = (ListSessions, GetMessages, GetDiff, Browse)
+READING = (ListSessions, GetMessages, GetDiff, GetWorkingTree, ReadFile, Browse)
 """These change nothing: asking twice is harmless, and a late answer is of no use."""
+CHANGES = (StageFiles, CommitStaged, RevertFiles, DiscardChanges, PushBranch, OpenPullRequest)
+"""What a person does with a session's changes as they see them: never later, for a machine that is away."""
 
 
 class CommandEnvelope(Struct, frozen=True, kw_only=True, omit_defaults=True):

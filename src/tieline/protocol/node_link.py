@@ -33,8 +33,10 @@ HANDSHAKE_S = 10.0
 ORIGIN = "Origin"
 """The header of a replicated record at the hub: node, epoch, the node's own number, the number before it."""
 
-Capability = Literal["sessions", "prompts", "asks", "diff", "browse", "steer", "deltas", "rules"]
-CAPABILITIES: tuple[Capability, ...] = ("sessions", "prompts", "asks", "diff", "browse", "steer", "deltas", "rules")
+Capability = Literal["sessions", "prompts", "asks", "diff", "browse", "steer", "deltas", "rules", "changes"]
+CAPABILITIES: tuple[Capability, ...] = (
+    "sessions", "prompts", "asks", "diff", "browse", "steer", "deltas", "rules", "changes",
+)  # fmt: skip
 
 
 class LinkFrame(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=""):

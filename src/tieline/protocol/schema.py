@@ -16,6 +16,7 @@ PARTS = (
     "views",
     "access",
     "audit",
+    "changes",
     "pagination",
     "problems",
     "push",

@@ -15,6 +15,8 @@ from ..safe_file_read import read_regular
 
 MAX_FACT = 64 * 1024
 MAX_REFS = 16 * 1024 * 1024
+UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
+"""What is in a git directory while its owner merges, picks or rebases."""
 MAX_SYMBOLIC = 5
 """References that only name another one, in a row."""
 
@@ -55,6 +57,17 @@ class Repository(Struct, frozen=True):
         """The commit of a branch; empty when there is none, or it cannot be read."""
         value = _fact(f"{self.common_dir}/refs/heads/{branch}") or self._packed(f"refs/heads/{branch}")
         return value if _COMMIT.fullmatch(value) else ""
+
+    def tracked(self, remote: str, branch: str) -> str:
+        """The commit that a remote's branch had when it was last seen; empty when it was not."""
+        name = f"refs/remotes/{remote}/{branch}"
+        value = "" if ".." in name else _fact(f"{self.common_dir}/{name}") or self._packed(name)
+        return value if _COMMIT.fullmatch(value) else ""
+
+    @property
+    def unfinished(self) -> str:
+        """What git is in the middle of; empty: nothing."""
+        return next((name for name in UNFINISHED if os.path.lexists(f"{self.git_dir}/{name}")), "")
 
     @property
     def object_format(self) -> str:

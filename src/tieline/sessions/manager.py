@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from msgspec.structs import replace
 
@@ -21,7 +21,7 @@ from ..drivers.options import resolve_options
 from ..errors import TielineError, Unsupported, UsageError
 from ..events import Answer, Ask
 from ..ids import new_id
-from . import crash_recovery, workspace_diff
+from . import crash_recovery, git_actions, workspace_diff
 from .agent_options import quiet_s, spec_of, warm_spec
 from .ask_decisions import DEFAULT_EXPIRY_S
 from .ask_rules import AskOrigin
@@ -351,9 +351,12 @@ class SessionManager:
         self.get(session)
         return await fold(self.log.read(session, after=after, follow=False), limit=limit)
 
-    async def diff(self, session: str) -> str:
-        """What changed since the session began: by git where there is a repository, else the agent's own diffs."""
+    async def diff(self, session: str, *, since: Literal["session", "commit"] = "session") -> str:
+        """What changed since the session began, by git where there is a repository, else the agent's own diffs; or
+        what is not committed."""
         record = self.get(session)
+        if since == "commit":
+            return await git_actions.uncommitted(record.cwd, self._config.environ)
         if record.began:
             return await workspace_diff.changes(record.cwd, self._config.environ, record.began)
         return await last_diff(self.log.read(session, follow=False))

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -30,6 +30,13 @@ MAX_IGNORE = 1024 * 1024
 MAX_SHARED = 8
 MAX_OUTPUT = 256 * 1024 * 1024
 SLICE = 64 * 1024
+USER_VARIABLES = (
+    "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",
+    "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "SSH_AUTH_SOCK", "SSH_AGENT_PID", "GIT_SSH", "GIT_SSH_COMMAND",
+    "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_SSL_CAINFO", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+)  # fmt: skip
+"""What a program needs to act as the user: their configuration, their keys, their way to the network."""
 
 # `!name` is "not specified", and outranks whatever a .gitattributes in the tree says.
 ATTRIBUTES = "* !filter !text !eol !crlf !ident !working-tree-encoding !diff !merge !whitespace !delta !encoding\n"
@@ -72,10 +79,10 @@ class Git:
         self.no_object = "0" * (64 if self._format == "sha256" else 40)
         self.place = place
         self.index = place / "index"
-        path = _path(env.get("PATH", ""), repository.top)
-        self._program = find("git", path)
+        self.path = _path(env.get("PATH", ""), repository.top)
+        self._program = find("git", self.path)
         self._env = {
-            "PATH": path,
+            "PATH": self.path,
             "LC_ALL": "C",
             "GIT_DIR": str(place),
             "GIT_WORK_TREE": repository.top,
@@ -114,9 +121,40 @@ class Git:
         """What it printed; more than `limit` is cut off, and the command with it. Raises GitFailed, unless it ended
         with one of these codes."""
         env = {**self._env, **(env or {}), "GIT_INDEX_FILE": str(index or self.index)}
+        return await self.program(
+            [self._program, *arguments], env, cwd=self._top, feed=feed, limit=limit, codes=codes, name="git"
+        )
+
+    async def run_as_user(
+        self,
+        *arguments: str,
+        user: Mapping[str, str],
+        env: Mapping[str, str] | None = None,
+        codes: tuple[int, ...] = (0,),
+    ) -> bytes:
+        """With the user's own configuration and keys, outside of the work tree. The configuration of our directory
+        still counts more, and of the repository's there is nothing. Raises GitFailed."""
+        own = {name: value for name, value in self._env.items() if not name.startswith("GIT_CONFIG_")}
+        return await self.program(
+            [self._program, *arguments], {**own, **as_user(user), **(env or {})}, codes=codes, name="git"
+        )
+
+    async def program(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        cwd: str = "",
+        feed: bytes = b"",
+        limit: int = MAX_OUTPUT,
+        codes: tuple[int, ...] = (0,),
+        name: str = "",
+    ) -> bytes:
+        """What a program printed; it runs in our directory unless told otherwise. Raises GitFailed."""
         output = bytearray()
+        name = f"{name or argv[0]} {argv[1]}"
         try:
-            async with Process.start([self._program, *arguments], cwd=self._top, env=env) as process:
+            async with Process.start(argv, cwd=cwd or str(self.place), env=env) as process:
                 with suppress(ConnectionError):  # it ended early: its exit status says why
                     for start in range(0, len(feed), SLICE):
                         await process.write(feed[start : start + SLICE])
@@ -128,9 +166,9 @@ class Git:
                         return bytes(output[: limit + 1])
                 await process.wait(GIT_TIMEOUT_S)
         except OSError as error:
-            raise GitFailed(f"git {arguments[0]} did not run in {self._top}: {error}") from None
+            raise GitFailed(f"{name} did not run in {self._top}: {error}") from None
         if process.returncode not in codes:
-            raise GitFailed(f"git {arguments[0]} failed in {self._top}: {process.stderr.strip()}")
+            raise GitFailed(f"{name} failed in {self._top}: {process.stderr.strip()}")
         return bytes(output)
 
     def keep_text(self, text: str) -> str:
@@ -149,11 +187,18 @@ class Git:
 
 @asynccontextmanager
 async def opened(
-    repository: Repository, env: Mapping[str, str], *, store: Path, keep: bool, objects: Path | None = None
+    repository: Repository,
+    env: Mapping[str, str],
+    *,
+    store: Path,
+    keep: bool,
+    objects: Path | None = None,
+    within_s: float | None = None,
 ) -> AsyncGenerator[Git, None]:
     """A git directory of our own for this block, bounded in time. With `keep`, new objects go to `objects`, or to the
     store; else they are gone with the block. Raises GitFailed."""
     kept = objects or store / "objects"
+    within_s = within_s or GIT_TIMEOUT_S
     if not find("git", _path(env.get("PATH", ""), repository.top)):
         raise GitFailed("git is not installed", hint="Install git to have diffs.")
     try:
@@ -163,23 +208,30 @@ async def opened(
     except OSError as error:
         raise GitFailed(f"{store} cannot be written: {error.strerror}") from None
     try:
-        async with asyncio.timeout(GIT_TIMEOUT_S):
+        async with asyncio.timeout(within_s):
             git = Git(repository, place, env, kept if keep else None)
             git.set_up(repository, env, () if keep else (kept,))
             yield git
     except TimeoutError:
-        raise GitFailed(f"git took longer than {GIT_TIMEOUT_S:g} s in {repository.top}") from None
+        raise GitFailed(f"git took longer than {within_s:g} s in {repository.top}") from None
     except OSError as error:
         raise GitFailed(f"{repository.top} cannot be read: {error}") from None
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
+def as_user(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: env[name] for name in USER_VARIABLES if name in env}
+
+
 def copy_index(repository: Repository, place: Path) -> bool:
     """The user's own index, as data, with the parts that a split one refers to. Whether there was one."""
     try:
+        # Its time counts: git looks into a file that is not older than the index, however alike its facts are.
+        written = os.stat(f"{repository.git_dir}/index").st_mtime_ns  # noqa: PTH116
         content = read_regular(f"{repository.git_dir}/index", MAX_INDEX)
         (place / "theirs").write_bytes(content)
+        os.utime(place / "theirs", ns=(written, written))
         names = [name for name in os.listdir(repository.git_dir) if name.startswith("sharedindex.")]  # noqa: PTH208
         for name in sorted(names)[:MAX_SHARED]:
             (place / name).write_bytes(read_regular(f"{repository.git_dir}/{name}", MAX_INDEX))

@@ -34,7 +34,7 @@ async def snapshot(cwd: str, env: Mapping[str, str]) -> str:
     found = await asyncio.to_thread(git_repository.find, cwd)
     if found is None:
         return ""
-    store = _store(found, env)
+    store = store_of(found, env)
     if not store.exists():
         await asyncio.to_thread(_tidy, store.parent)
     async with opened(found, env, store=store, keep=True) as git:
@@ -46,7 +46,7 @@ async def changes(cwd: str, env: Mapping[str, str], since: str) -> str:
     found = await asyncio.to_thread(git_repository.find, cwd)
     if not since or found is None:
         raise GitFailed(f"{cwd} is not in a git repository", hint="Run `git init` there to have diffs.")
-    store = _store(found, env)
+    store = store_of(found, env)
     async with opened(found, env, store=store, keep=False) as git:
         now = await _tree(found, git, store, keep=False)
         options = ("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--submodule=short")
@@ -62,7 +62,8 @@ def branch(cwd: str) -> str:
     return found.branch if found else ""
 
 
-def _store(found: Repository, env: Mapping[str, str]) -> Path:
+def store_of(found: Repository, env: Mapping[str, str]) -> Path:
+    """Where our own files about a repository are."""
     name = hashlib.sha256(os.fsencode(f"{found.object_format} {found.top}")).hexdigest()[:32]
     return paths.snapshots(env) / name
 

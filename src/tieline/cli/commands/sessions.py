@@ -221,10 +221,10 @@ def abort(given: str, *, json: bool) -> int:
     return hub_connection.run_with_client(work)
 
 
-def diff(given: str, *, json: bool) -> int:
+def diff(given: str, *, uncommitted: bool, json: bool) -> int:
     async def work(client: Client) -> int:
         record = await hub_connection.find_session(client, given)
-        changes = await client.diff(record.id)
+        changes = await client.diff(record.id, since="commit" if uncommitted else "session")
         if json:
             print_json({"session": record.id, "diff": changes})
         elif not on_terminal():

@@ -217,11 +217,15 @@ def attach(
     raise typer.Exit(terminal_sessions.switch_here(directory, on=action is AttachAction.ON, json=json))
 
 
-def diff(session: Session, json: Json = False) -> None:
+def diff(
+    session: Session,
+    uncommitted: Annotated[bool, typer.Option("--uncommitted", help="Since the last commit instead.")] = False,
+    json: Json = False,
+) -> None:
     """What changed in its directory since the session began."""
     from ..commands.sessions import diff
 
-    raise typer.Exit(diff(session, json=json))
+    raise typer.Exit(diff(session, uncommitted=uncommitted, json=json))
 
 
 def open_page(
@@ -297,6 +301,7 @@ tieline attach on ~/project
 """,
     diff: """
 tieline diff 1f0c2a
+tieline diff 1f0c2a --uncommitted
 tieline diff 1f0c2a | git apply --reverse
 """,
     open_page: """

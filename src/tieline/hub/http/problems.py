@@ -26,6 +26,7 @@ STATUS: dict[str, int] = {
     "AlreadyAnswered": 409,
     "Conflict": 409,
     "InProgress": 409,
+    "PlanChanged": 409,
     "SessionClosed": 409,
     "BodyTooLarge": 413,
     "RecordTooLarge": 413,

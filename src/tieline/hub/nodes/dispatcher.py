@@ -39,6 +39,9 @@ MAX_PARTS = 64
 REQUIRED_CAPABILITIES: dict[type[c.NodeCommand], Capability] = {
     c.GetDiff: "diff",
     c.Browse: "browse",
+    c.GetWorkingTree: "changes",
+    c.ReadFile: "changes",
+    **dict.fromkeys(c.CHANGES, "changes"),
     c.Steer: "steer",
     c.ApprovePermission: "asks",
     c.DenyPermission: "asks",
@@ -118,7 +121,7 @@ class CommandDispatcher:
             hint = "It runs another version of Tieline; update the older one."
             raise Unsupported(f"the node {view.name or view.id}", command.name, hint=hint)
         reading = isinstance(command, c.READING)
-        if reading and not view.online:
+        if (reading or isinstance(command, c.CHANGES)) and not view.online:
             raise NodeOffline(view)
         if reading:
             order = replace(order, expires_at=now + wait_s)

@@ -13,6 +13,7 @@ from ...protocol.commands import (
     ChangeSession,
     CloseSession,
     CreateSession,
+    DiffSince,
     ForkSession,
     GetDiff,
     SendPrompt,
@@ -247,9 +248,10 @@ async def messages(
     tags=TAGS,
     spec=RouteSpec(response=DiffText, problems=("NotFound", "NodeOffline", "Unsupported")),
 )
-async def diff(request: Request, session: str) -> Response:
-    """Changes in its directory since it began, as one unified diff."""
-    outcome = await send_command(request, await node_of_session(request.hub, session), GetDiff(session=session))
+async def diff(request: Request, session: str, since: DiffSince = "session") -> Response:
+    """Changes in its directory since it began, or since the last commit, as one unified diff."""
+    node = await node_of_session(request.hub, session)
+    outcome = await send_command(request, node, GetDiff(session=session, since=since))
     if isinstance(outcome, CommandView):
         return command_response(outcome)
     return json_response(DiffText(diff=msgspec.json.decode(outcome.value, type=str)))

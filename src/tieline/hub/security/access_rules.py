@@ -108,10 +108,17 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ("GET", f"{API}/rules/{{rule}}"),
     ("DELETE", f"{API}/rules/{{rule}}"),
     ("GET", f"{API}/asks/{{ask}}/rule-choices"),
+    ("GET", f"{API}/sessions/{{session}}/changes"),
+    ("GET", f"{API}/sessions/{{session}}/file"),
+    *(
+        ("POST", f"{API}/sessions/{{session}}/changes/{what}")
+        for what in ("stage", "unstage", "commit", "revert", "discard", "push", "pull-request")
+    ),
 )
 """What the agent in a person's terminal may not do: decide, let in somebody who may, turn somebody out, change a
 policy or another's words, agree to code, look through everybody's sessions, open the hub to other machines, have agents
-started later, or make rules for decisions."""
+started later, make rules for decisions, read another's files, or put its own work into a commit or out into the
+world."""
 
 RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Routes that take single-use secrets: rate-limited."""
