@@ -20,8 +20,13 @@ from tieline.script import Say, Stall, Write
 PAGES = (
     "/", "/s/showcase", "/s/showcase/diff", "/s/showcase/info", "/s/waiting", "/s/working", "/new", "/settings",
     "/members", "/messages", "/inboxes", "/dead", "/channels", "/teams", "/teams/new",
+    "/search?q=greeting", "/usage", "/schedules", "/schedules/new", "/schedules/triage",
 )  # fmt: skip
 SHOTS = ("iphone", "narrow", "wide")
+SCHEDULE = {
+    "id": "triage", "name": "triage", "cron": "0 9 * * 1-5", "zone": "Europe/Berlin", "agent": "codex",
+    "prompt": "Triage the new issues.",
+}  # fmt: skip
 OVERLAYS = (("Control+k", "palette"), ("Shift+?", "keys"))
 
 
@@ -38,6 +43,8 @@ async def take(out: Path, only: str) -> None:
             await hub.session("codex", id="working", prompt="Translate the second half of the manual, please")
             for text in ("and then the index", "at last, the **cover**"):
                 await hub.request("POST", "sessions/working/prompts", {"text": text})
+            await hub.request("POST", "schedules", {**SCHEDULE, "cwd": str(hub.place)})
+            await hub.request("POST", "schedules/triage/run", {})
             browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=60_000)
             try:
                 for size in SHOTS:
@@ -60,7 +67,7 @@ async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: 
     for path in PAGES:
         await page.goto(hub.url + path)
         await _settled(page)
-        await page.screenshot(path=out / f"{size}-{scheme}-{path.strip('/').replace('/', '-') or 'home'}.png")
+        await page.screenshot(path=out / f"{size}-{scheme}-{_name(path)}.png")
     await page.goto(f"{hub.url}/s/showcase")
     await _settled(page)
     for row in await page.locator(".tool > .fold-head").all():
@@ -78,6 +85,10 @@ async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: 
         await page.screenshot(path=out / f"{size}-{scheme}-{name}.png")
         await page.keyboard.press("Escape")
     await context.close()
+
+
+def _name(path: str) -> str:
+    return path.partition("?")[0].strip("/").replace("/", "-") or "home"
 
 
 async def _settled(page: Page) -> None:

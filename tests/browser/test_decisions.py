@@ -113,7 +113,7 @@ async def test_from_the_list_to_the_end_by_keyboard(hub: HubProcess, open_page: 
     await page.keyboard.press("Enter")
     await expect(ask.locator(".delivery")).to_have_attribute("data-state", "applied")
     await expect(ask).to_be_focused()
-    await page.keyboard.press("/")
+    await page.keyboard.press("f")
     await page.keyboard.type("without a mouse")
     await by_tab(page, page.locator(f".session[href='/s/{session}']"))
     await page.keyboard.press("Enter")

@@ -45,14 +45,20 @@ async def test_every_page_on_every_screen(
         "/dead",
         "/channels",
         "/teams",
+        "/search?q=greeting",
+        "/usage",
+        "/schedules",
+        "/schedules/new",
     ):
         await page.goto(hub.url + path)
         await expect(page.locator("main, [role=main], dialog").first).to_be_attached()
         await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
+        await expect(page.get_by_text("Loading …")).to_have_count(0)
         if path.startswith("/s/"):
             await expect(page.get_by_role("log").get_by_role("button", name="Allow once")).to_be_visible()
         assert await faults(page) == [], f"{path} is hard to use for some"
-        await shot(page, f"{size}-{'dark' if dark else 'light'}-{path.strip('/').split('/')[0] or 'home'}")
+        name = path.partition("?")[0].strip("/").replace("/", "-").replace(session, "x") or "home"
+        await shot(page, f"{size}-{'dark' if dark else 'light'}-{name}")
 
 
 async def test_a_revoked_device_is_out_at_once(hub: HubProcess, open_page: OpenPage) -> None:
@@ -195,11 +201,11 @@ async def test_a_dead_letter_is_sent_again(hub: HubProcess, open_page: OpenPage)
     await expect(page.get_by_role("article").filter(has_text="Only if it is quick.")).to_have_count(2)
 
 
-async def test_search_and_filter(hub: HubProcess, open_page: OpenPage) -> None:
+async def test_filter_the_list(hub: HubProcess, open_page: OpenPage) -> None:
     await hub.session(title="needle in the hay")
     page = await open_page(hub)
     rows = page.get_by_label("Sessions", exact=True).locator(".session")
-    await page.get_by_label("Search sessions").fill("needle")
+    await page.get_by_label("Filter sessions").fill("needle")
     await expect(rows).to_have_count(1)
     await page.get_by_role("button", name="Archived").click()
     await expect(rows).to_have_count(0)

@@ -534,6 +534,7 @@ async def test_every_route_has_its_method(hub: Running, client: Client) -> None:
         lambda c: c.clean_team("x", CleanTeam()),
         lambda c: c.schedules(),
         lambda c: c.schedule("x"),
+        lambda c: c.schedule_times(cron="@daily"),
         lambda c: c.add_schedule(NewSchedule()),
         lambda c: c.change_schedule("x", ScheduleChange()),
         lambda c: c.remove_schedule("x"),

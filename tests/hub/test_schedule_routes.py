@@ -66,6 +66,29 @@ async def test_what_is_wrong_is_named(hub: Running, wrong: dict[str, object], fi
     assert (await hub.client.get("/api/v1/schedules")).json() == []
 
 
+async def test_the_coming_times_of_what_is_not_added_yet(hub: Running) -> None:
+    """As those of the schedule that is added then."""
+    when = {"cron": NEW["cron"], "zone": NEW["zone"]}
+    told = await hub.client.get("/api/v1/schedule-times", params={**when, "count": "5"})
+    made = (await hub.client.get(f"/api/v1/schedules/{await added(hub)}")).json()
+    assert told.json()["next"] == made["next"] and len(made["next"]) == 5
+    assert len((await hub.client.get("/api/v1/schedule-times", params=when)).json()["next"]) == 3
+    over = await hub.client.get("/api/v1/schedule-times", params={"once": "2020-01-01 09:00"})
+    assert over.json() == {"next": []}
+    for wrong, field in (
+        ({"cron": "61 * * * *"}, "cron"),
+        ({"cron": "0 0 30 2 *"}, "cron"),
+        ({}, "cron"),
+        ({"cron": "@daily", "once": "2030-01-01 09:00"}, "cron"),
+        ({"once": "tomorrow"}, "once"),
+        ({"cron": "@daily", "zone": "../etc/passwd"}, "zone"),
+        ({"cron": "@daily", "count": "21"}, "count"),
+        ({"cron": "x" * 201}, "cron"),
+    ):
+        reply = await hub.client.get("/api/v1/schedule-times", params=wrong)
+        assert (reply.status_code, reply.json()["field"]) == (400, field), reply.text
+
+
 async def test_an_agent_schedules_nothing(hub: Running, tmp_path: Path) -> None:
     id = await added(hub, policy="read-only")
     async with inside(hub, tmp_path) as agent:

@@ -21,7 +21,7 @@ describe('format', () => {
   it('formats times and durations', () => {
     expect([0, 60, 7200, 200_000].map((past) => ago(1_000_000 - past, 1_000_000))).toEqual(['now', '1 min', '2 h', '2 d'])
     expect([-1, 5, 75, 3661].map(timeLeft)).toEqual(['expired', '5 s left', '1:15 left', '1 h 1 min left'])
-    expect([0.2, 2.34, 75].map(duration)).toEqual(['200 ms', '2.3 s', '1 min 15 s'])
+    expect([0.2, 2.34, 75, 7500].map(duration)).toEqual(['200 ms', '2.3 s', '1 min 15 s', '2 h 5 min'])
   })
   it('distinguishes zero from a missing value', () => {
     expect(cost({ cost_usd: 0 })).toBe('$0.00')
@@ -56,7 +56,8 @@ describe('format', () => {
 
 describe('routes', () => {
   it.each([
-    ['/', { page: 'home' }], ['/new', { page: 'new' }], ['/s/abc', { page: 'session', id: 'abc', sheet: '' }], ['/s/abc/diff', { page: 'session', id: 'abc', sheet: 'diff' }],
-    ['/messages/x%2Fy', { page: 'message', id: 'x/y' }], ['/settings', { page: 'settings' }], ['/nope', { page: 'unknown' }], ['/s/%E0%A4%A', { page: 'session', id: '%E0%A4%A', sheet: '' }],
+    ['/', { page: 'home' }], ['/new', { page: 'new' }], ['/s/abc', { page: 'session', id: 'abc', sheet: '', at: 0 }], ['/s/abc/diff', { page: 'session', id: 'abc', sheet: 'diff', at: 0 }],
+    ['/messages/x%2Fy', { page: 'message', id: 'x/y', at: '' }], ['/settings', { page: 'settings' }], ['/nope', { page: 'unknown' }], ['/s/%E0%A4%A', { page: 'session', id: '%E0%A4%A', sheet: '', at: 0 }],
+    ['/s/abc/at/12', { page: 'session', id: 'abc', sheet: '', at: 12 }], ['/s/abc/at/x', { page: 'session', id: 'abc', sheet: '', at: 0 }], ['/messages/m1/m2', { page: 'message', id: 'm1', at: 'm2' }], ['/search', { page: 'search' }], ['/usage', { page: 'usage' }], ['/schedules/new', { page: 'new-schedule' }], ['/schedules/x', { page: 'schedule', id: 'x' }],
   ])('%s', (path, expected) => expect(parseRoute(path)).toEqual(expected))
 })

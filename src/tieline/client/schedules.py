@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from ..ids import new_id
-from ..protocol.schedules import NewSchedule, ScheduleChange, ScheduleRun, ScheduleView
+from ..protocol.schedules import NewSchedule, ScheduleChange, ScheduleRun, ScheduleTimes, ScheduleView
 from .api_requests import ApiRequests
 
 
@@ -15,6 +15,12 @@ class SchedulesApi(ApiRequests):
     async def schedule(self, id: str) -> ScheduleView:
         """With its coming times and its runs, the newest first."""
         return await self.get(f"schedules/{id}", ScheduleView)
+
+    async def schedule_times(
+        self, *, cron: str = "", once: str = "", zone: str = "UTC", count: int = 3
+    ) -> ScheduleTimes:
+        """The coming times of a schedule that is not added yet."""
+        return await self.get("schedule-times", ScheduleTimes, cron=cron, once=once, zone=zone, count=count)
 
     async def add_schedule(self, new: NewSchedule) -> ScheduleView:
         if not new.id:

@@ -81,6 +81,12 @@ class ScheduleRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.state in OPEN_STATES
 
 
+class ScheduleTimes(Struct, frozen=True, kw_only=True):
+    """The coming times of a cron expression, or of one time."""
+
+    next: tuple[float, ...]  # none: it is over
+
+
 class ScheduleView(ScheduleFields, frozen=True, kw_only=True):
     id: str
     policy: Policy = Policy()

@@ -40,18 +40,26 @@ def last_due(schedule: ScheduleRecord, now: float) -> float:
 
 
 def coming(record: ScheduleRecord, now: float, count: int) -> tuple[float, ...]:
+    return () if record.paused else times_after(record, max(now, record.handled_at), count)
+
+
+def times_after(schedule: ScheduleFields, after: float, count: int) -> tuple[float, ...]:
     times: list[float] = []
-    after = max(now, record.handled_at)
-    while not record.paused and len(times) < count and (after := next_time(record, after)) != NEVER:
+    while len(times) < count and (after := next_time(schedule, after)) != NEVER:
         times.append(after)
     return tuple(times)
 
 
-def check(schedule: ScheduleFields, attachments: tuple[Attachment, ...] = ()) -> None:
+def check_when(schedule: ScheduleFields) -> None:
     """Raises UsageError, which names the field."""
     if bool(schedule.cron) == bool(schedule.once):
         raise UsageError("give either a cron expression or a time", field="cron", hint='For instance "0 9 * * 1-5".')
     next_time(schedule, 0.0)
+
+
+def check(schedule: ScheduleFields, attachments: tuple[Attachment, ...] = ()) -> None:
+    """Raises UsageError, which names the field."""
+    check_when(schedule)
     if not _NAME.fullmatch(schedule.name):
         raise UsageError("a name has 1 to 64 small letters, digits and -", field="name")
     if not schedule.prompt.strip() or len(schedule.prompt) > MAX_PROMPT:

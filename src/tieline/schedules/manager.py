@@ -10,7 +10,7 @@ from ..ids import new_id
 from ..policy import Policy
 from ..protocol.schedules import NewSchedule, ScheduleChange, ScheduleFields, ScheduleRun, ScheduleView
 from .clock import Clock
-from .due_times import check, coming, name_from
+from .due_times import check, check_when, coming, name_from, times_after
 from .records import KEEP_RUNS, ScheduleRecord, ScheduleStore, new_run, wanted_mark
 from .scheduler import after_others
 
@@ -37,6 +37,11 @@ class ScheduleManager:
         record, _ = await self._store.get(id)
         kept = (await self._store.runs_of(id))[::-1][:KEEP_RUNS]
         return self._view(record, [each.run for each in kept], COMING)
+
+    def times(self, schedule: ScheduleFields, count: int) -> tuple[float, ...]:
+        """The coming times of what is not added yet. Raises UsageError, which names the field."""
+        check_when(schedule)
+        return times_after(schedule, self._clock.now(), count)
 
     async def add(self, new: NewSchedule, *, policy: Policy, node: str, by: str, key: str = "") -> ScheduleView:
         """The same id or key again is the same schedule."""

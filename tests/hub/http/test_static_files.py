@@ -11,6 +11,10 @@ from tieline.hub.http.static_files import IMMUTABLE, STATIC, StaticFiles
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+PLACES = (
+    "/new", "/settings", "/s/any", "/s/any/diff", "/s/any/at/12", "/messages", "/messages/x", "/messages/x/y", "/dead",
+    "/search", "/usage", "/schedules", "/schedules/any", "/index.html",
+)  # fmt: skip
 LIMIT = 150 * 1024
 
 
@@ -19,7 +23,7 @@ async def test_every_place_is_the_same_document(shared: Running) -> None:
         first = await stranger.get("/")
         assert first.status_code == 200, "`make setup` builds it"
         assert first.headers["content-type"].startswith("text/html")
-        for path in ("/new", "/settings", "/s/any", "/s/any/diff", "/messages", "/messages/x", "/dead", "/index.html"):
+        for path in PLACES:
             assert (await stranger.get(path)).content == first.content
         assert (await stranger.get("/nothing-here")).status_code in (401, 404)
     own = await shared.client.get("/")

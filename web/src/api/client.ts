@@ -52,17 +52,18 @@ export interface ApiResponse<T> {
   readonly value: T
 }
 
-export async function request<T>(method: string, path: string, body?: unknown, key = newId()): Promise<ApiResponse<T>> {
+export async function request<T>(method: string, path: string, body?: unknown, key = newId(), cancelled?: AbortSignal): Promise<ApiResponse<T>> {
   const headers: Record<string, string> = { Accept: 'application/json' }
   if (currentKey && path !== 'login') headers.Authorization = `Bearer ${currentKey}`
   if (method !== 'GET') headers['Idempotency-Key'] = key
   if (body !== undefined) headers['Content-Type'] = 'application/json'
   let response: Response
   let text: string
+  const timeout = method === 'GET' ? AbortSignal.timeout(READ_MS) : undefined // a write may carry files over a slow network
   try {
     response = await fetch(`/api/v1/${path}`, {
       method, headers, credentials: 'omit', cache: 'no-store', body: body === undefined ? undefined : JSON.stringify(body),
-      signal: method === 'GET' ? AbortSignal.timeout(READ_MS) : undefined, // a write may carry files over a slow network
+      signal: timeout && cancelled ? AbortSignal.any([timeout, cancelled]) : timeout,
     })
     text = await response.text()
   } catch (error) {
@@ -79,7 +80,7 @@ export async function request<T>(method: string, path: string, body?: unknown, k
   throw new ApiError({ title: response.statusText || 'Request failed', ...problem, status: response.status })
 }
 
-export const get = async <T>(path: string): Promise<T> => (await request<T>('GET', path)).value
+export const get = async <T>(path: string, cancelled?: AbortSignal): Promise<T> => (await request<T>('GET', path, undefined, undefined, cancelled)).value
 export const post = async <T>(path: string, body: unknown = {}, key?: string): Promise<T> => (await request<T>('POST', path, body, key)).value
 export const remove = async <T>(path: string, key?: string): Promise<T> => (await request<T>('DELETE', path, undefined, key)).value
 

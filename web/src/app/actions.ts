@@ -59,12 +59,19 @@ export function goToAsk(session: string, ask: string): void {
   if (isDesktop.peek() || route.peek().page !== 'home') navigate(sessionUrl(session)) // a phone's list has the card itself
 }
 
+function openSearch(): void {
+  if (route.peek().page === 'search') element('.search-field input')?.focus()
+  else navigate('/search')
+}
+
 const go = (name: string, icon: string, to: string, keys: string): Action => ({ name, icon, group: 'Go to', keys, run: () => navigate(to) })
 
 export const ACTIONS: readonly Action[] = [
   { name: 'New session', icon: 'plus', group: 'Page', keys: 'n', run: () => navigate('/new') },
   { name: 'New team', icon: 'members', group: 'Page', run: () => navigate('/teams/new') },
-  { name: 'Search sessions', icon: 'search', group: 'Page', keys: '/', run: () => element('.search input')?.focus() },
+  { name: 'New schedule', icon: 'clock', group: 'Page', run: () => navigate('/schedules/new') },
+  { name: 'Search everything', icon: 'search', group: 'Page', keys: '/', run: openSearch },
+  { name: 'Filter the sessions', icon: 'list', group: 'Page', keys: 'f', possible: () => !!element('.list-tools input')?.checkVisibility(), run: () => element('.list-tools input')?.focus() },
   { name: 'Next decision', icon: 'bell', group: 'Session', keys: 'a', possible: () => pendingAsks().length > 0, run: nextDecision },
   { name: 'Next session', icon: 'down', group: 'Session', keys: 'j', run: () => moveInList(1) },
   { name: 'Previous session', icon: 'up', group: 'Session', keys: 'k', run: () => moveInList(-1) },
@@ -78,6 +85,8 @@ export const ACTIONS: readonly Action[] = [
   go('Messages', 'message', '/messages', 'g m'),
   go('Members', 'members', '/members', 'g p'),
   go('Dead letters', 'dead', '/dead', 'g d'),
+  go('Schedules', 'clock', '/schedules', 'g c'),
+  go('Usage', 'usage', '/usage', 'g u'),
   go('Settings', 'settings', '/settings', 'g e'),
   { name: 'Keyboard shortcuts', icon: 'list', group: 'Page', keys: '?', run: () => (overlay.value = 'keys') },
 ]

@@ -42,9 +42,16 @@ const LINKS: readonly (readonly [string, string, string, readonly Route['page'][
   ['/', 'sessions', 'Sessions', ['home', 'session', 'new']],
   ['/teams', 'members', 'Teams', ['teams', 'team', 'new-team']],
   ['/messages', 'message', 'Messages', ['messages', 'message', 'members', 'member', 'inboxes', 'dead', 'channels']],
+  ['/schedules', 'clock', 'Schedules', ['schedules', 'schedule', 'new-schedule']],
+  ['/usage', 'usage', 'Usage', ['usage']], // on a phone in the settings
   ['/settings', 'settings', 'Settings', ['settings']],
 ]
 
+const loading = <Pane><p class="loading" role="status">Loading …</p></Pane>
+const SearchPage = lazy(() => import('../search/search-page').then((one) => one.SearchPage), loading)
+const UsagePage = lazy(() => import('../usage/usage-page').then((one) => one.UsagePage), loading)
+const ScheduleList = lazy(() => import('../schedules/schedule-list').then((one) => one.ScheduleList), loading)
+const SchedulePage = lazy(() => import('../schedules/schedule-page').then((one) => one.SchedulePage), loading)
 const CommandPalette = lazy(() => import('./overlays').then((one) => one.CommandPalette))
 const KeyList = lazy(() => import('./overlays').then((one) => one.KeyList))
 
@@ -70,18 +77,23 @@ function Navigation() {
 
 function Content({ at }: { at: Route }) {
   switch (at.page) {
-    case 'session': return <SessionPage key={at.id} id={at.id} sheet={at.sheet} />
+    case 'session': return <SessionPage key={at.id} id={at.id} sheet={at.sheet} at={at.at} />
     case 'team': return <TeamPage key={at.id} id={at.id} sheet={at.sheet} />
     case 'teams':
     case 'new-team': return <Teams />
     case 'settings': return <Settings />
     case 'messages': return <MessageThreads />
-    case 'message': return <MessageThread id={at.id} />
+    case 'message': return <MessageThread key={at.id} id={at.id} at={at.at} />
     case 'members': return <Members />
     case 'member': return <MemberPage key={at.id} id={at.id} />
     case 'inboxes': return <Inboxes />
     case 'dead': return <DeadLetters />
     case 'channels': return <Channels />
+    case 'search': return <SearchPage />
+    case 'usage': return <UsagePage />
+    case 'schedules':
+    case 'new-schedule': return <ScheduleList adding={at.page === 'new-schedule'} />
+    case 'schedule': return <SchedulePage key={at.id} id={at.id} />
     case 'unknown': return <Pane><Empty icon="search" title="Page not found"><a class="button" href="/" data-internal="1">All sessions</a></Empty></Pane>
     default: return <section class="pane welcome" aria-label="No session is open"><Empty icon="sessions" title="Choose a session"><p>Or start a new one.</p><a class="button primary" href="/new" data-internal="1">New session</a></Empty></section>
   }
@@ -91,7 +103,7 @@ export function App() {
   const at = route.value
   const list = at.page === 'home' || at.page === 'new'
   const content = () => document.getElementById('content')
-  const where = list ? '' : `${at.page === 'new-team' ? 'teams' : at.page} ${'id' in at ? at.id : ''}`
+  const where = list ? '' : `${at.page === 'new-team' ? 'teams' : at.page === 'new-schedule' ? 'schedules' : at.page} ${'id' in at ? at.id : ''}`
   const before = useRef(where)
   useEffect(() => {
     // The followed link may be gone with its page: keyboard and screen reader continue in the new one.
@@ -111,6 +123,7 @@ export function App() {
         {list && <h1 class="sr">Sessions</h1>}
         <div class="side-head">
           <a href="/" data-internal="1" class="brand"><img src="/icons/icon.svg" alt="" width="26" height="26" /> Tieline</a>
+          <a class="button plain" href="/search" data-internal="1" aria-label="Search everything" title="Search everything (/)" aria-current={at.page === 'search' ? 'page' : undefined}><Icon name="search" /></a>
           <a class="button primary small-button" href="/new" data-internal="1"><Icon name="plus" /> New</a>
         </div>
         <ConnectionBar />

@@ -2,21 +2,23 @@
 import { computed, signal } from '@preact/signals'
 
 export type Route =
-  | { readonly page: 'home' | 'new' | 'settings' | 'members' | 'messages' | 'inboxes' | 'dead' | 'channels' | 'teams' | 'new-team' | 'unknown' }
-  | { readonly page: 'session'; readonly id: string; readonly sheet: '' | 'diff' | 'info' }
+  | { readonly page: 'home' | 'new' | 'settings' | 'members' | 'messages' | 'inboxes' | 'dead' | 'channels' | 'teams' | 'new-team' | 'search' | 'usage' | 'schedules' | 'new-schedule' | 'unknown' }
+  | { readonly page: 'session'; readonly id: string; readonly sheet: '' | 'diff' | 'info'; readonly at: number } // at: the event that it is opened at; 0: the latest
   | { readonly page: 'team'; readonly id: string; readonly sheet: '' | 'info' }
-  | { readonly page: 'message' | 'member'; readonly id: string }
+  | { readonly page: 'message'; readonly id: string; readonly at: string }
+  | { readonly page: 'member' | 'schedule'; readonly id: string }
 
 export function parseRoute(path: string): Route {
   const parts = path.split('/').filter(Boolean).map(decodeSegment)
-  const [first, second, third] = parts
+  const [first, second, third, fourth] = parts
   if (!first) return { page: 'home' }
-  if (first === 's' && second) return { page: 'session', id: second, sheet: third === 'diff' || third === 'info' ? third : '' }
+  if (first === 's' && second) return { page: 'session', id: second, sheet: third === 'diff' || third === 'info' ? third : '', at: third === 'at' ? Number(fourth) || 0 : 0 }
   if (first === 'teams' && second === 'new' && !third) return { page: 'new-team' }
   if (first === 'teams' && second) return { page: 'team', id: second, sheet: third === 'info' ? third : '' }
-  if (first === 'messages' && second) return { page: 'message', id: second }
+  if (first === 'messages' && second) return { page: 'message', id: second, at: third ?? '' }
+  if (first === 'schedules' && second && !third) return second === 'new' ? { page: 'new-schedule' } : { page: 'schedule', id: second }
   if (first === 'members' && second) return { page: 'member', id: second }
-  if (!second && (first === 'new' || first === 'settings' || first === 'members' || first === 'messages' || first === 'inboxes' || first === 'dead' || first === 'channels' || first === 'teams')) return { page: first }
+  if (!second && (first === 'new' || first === 'settings' || first === 'members' || first === 'messages' || first === 'inboxes' || first === 'dead' || first === 'channels' || first === 'teams' || first === 'search' || first === 'usage' || first === 'schedules')) return { page: first }
   return { page: 'unknown' }
 }
 
@@ -49,6 +51,11 @@ function depth(): number {
 
 export function sessionUrl(id: string, sheet = ''): string {
   return `/s/${encodeURIComponent(id)}${sheet && `/${sheet}`}`
+}
+
+/** A session, opened at one of its events. */
+export function eventUrl(session: string, seq: number): string {
+  return `${sessionUrl(session)}/at/${seq}`
 }
 
 export function teamUrl(id: string, sheet = ''): string {

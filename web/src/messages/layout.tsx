@@ -75,10 +75,16 @@ export function payloadText(payload: P.Payload | undefined): string {
   return payload.text || (payload.json == null ? '' : JSON.stringify(payload.json, null, 2))
 }
 
-export function Message({ of, children }: { of: P.MessageView; children?: ComponentChildren }) {
+export function Message({ of, children, marked = false }: { of: P.MessageView; children?: ComponentChildren; marked?: boolean }) {
   const { envelope, receipt } = of
+  const box = useRef<HTMLElement>(null)
+  useEffect(() => {
+    if (!marked) return
+    box.current!.scrollIntoView({ block: 'center' })
+    box.current!.focus({ preventScroll: true })
+  }, [marked])
   return (
-    <article class="letter" data-state={of.state}>
+    <article class={marked ? 'letter marked' : 'letter'} data-state={of.state} ref={box} tabIndex={marked ? -1 : undefined}>
       <div class="letter-head">
         <strong>{addressLabel(receipt.sender)}</strong><span class="faint">to</span><strong>{addressLabel(receipt.subject)}</strong>
         {envelope && <span class="faint">{ago(envelope.created_at, now.value)}</span>}

@@ -76,7 +76,8 @@ function NewMessage({ onClose }: { onClose: () => void }) {
   )
 }
 
-export function MessageThread({ id }: { id: string }) {
+/** `at`: the message that a link leads to. */
+export function MessageThread({ id, at = '' }: { id: string; at?: string }) {
   const [text, setText] = useState('')
   const [problem, setProblem] = useState('')
   const [sendRequest] = useState(() => new IdempotentRequest())
@@ -99,7 +100,7 @@ export function MessageThread({ id }: { id: string }) {
     <MessagesLayout at="messages" title="Thread">
       <Problem text={polled.problem} />
       <div class="letters">
-        {messages.map((message) => <Message key={message.receipt.id} of={message} />)}
+        {messages.map((message) => <Message key={message.receipt.id} of={message} marked={message.receipt.id === at} />)}
         {(polled.value?.dead ?? []).map((letter) => (
           <article key={letter.envelope.id} class="letter"><div class="letter-head"><strong>{addressLabel(letter.envelope.from)}</strong><span class="faint">to</span><strong>{addressLabel(letter.envelope.subject)}</strong><span class="chip failed">{letter.state ?? 'dead'}: {reasonLabel(letter.reason)}</span></div>
             <div class="letter-text">{payloadText(letter.envelope.payload)}</div>{letter.detail && <p class="faint small-text">{letter.detail}</p>}</article>

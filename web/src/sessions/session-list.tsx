@@ -85,8 +85,8 @@ export function SessionList() {
     <section class="sessions" aria-label="Sessions">
       <div class="list-tools">
         <div class="row">
-          <label class="search grow"><Icon name="search" /><span class="sr">Search sessions</span>
-            <input type="search" value={query} placeholder="Search" onInput={(event) => setQuery(event.currentTarget.value)} />
+          <label class="search grow"><Icon name="search" /><span class="sr">Filter sessions</span>
+            <input type="search" value={query} placeholder="Filter" onInput={(event) => setQuery(event.currentTarget.value)} />
           </label>
           <select aria-label="Group by" value={grouping.value} onChange={(event) => setGrouping(event.currentTarget.value as Grouping)}>
             {GROUPINGS.map(([name, label]) => <option key={name} value={name}>{label}</option>)}

@@ -11,7 +11,7 @@ import type * as P from '../generated/protocol'
 import { Composer } from '../prompts/composer'
 import { agentName, canDo, STATE_LABELS, sessionState, abbreviateHome, sessionTitle } from '../shared/format'
 import { visibleLine } from '../shared/visible-text'
-import { closeThread, loaded, loadOlder, markSeen, nodes, openThread, sessions, thread, threadProblem, visibleAsks } from '../store/store'
+import { closeThread, connectionState, loadBackTo, loaded, loadOlder, markSeen, nodes, openThread, sessions, thread, threadProblem, visibleAsks } from '../store/store'
 import { ThreadRow } from '../thread/thread-rows'
 import type { Thread } from '../thread/thread'
 import { VirtualList } from '../thread/virtual-list'
@@ -19,7 +19,7 @@ import { Empty, Pane, Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { Dock, PanelSheet } from './session-panels'
 
-export function SessionPage({ id, sheet }: { id: string; sheet: '' | 'diff' | 'info' }) {
+export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'diff' | 'info'; at?: number }) {
   const session = sessions.value.get(id)
   // A passive effect is cleaned up after the next paint, maybe after the next page has opened its thread.
   useLayoutEffect(() => {
@@ -35,6 +35,7 @@ export function SessionPage({ id, sheet }: { id: string; sheet: '' | 'diff' | 'i
     navigate(sessionUrl(id), true)
   }, [id, sheet, isDesktop.value])
   const open = thread.value?.session === id ? thread.value : undefined
+  const place = useEvent(open, at)
   if (!session && loaded.value) {
     return <Pane><Empty icon="sessions" title="Session not found"><p>{threadProblem.value || 'It may have been removed.'}</p><a class="button" href="/" data-internal="1">All sessions</a></Empty></Pane>
   }
@@ -57,8 +58,9 @@ export function SessionPage({ id, sheet }: { id: string; sheet: '' | 'diff' | 'i
         <ConnectionBar session={session} />
         {sheet !== 'info' && <PendingCommands of={commandsOfSession(id)} />}
         {threadProblem.value && <Problem text={threadProblem.value} />}
+        {place.note && <p class="order" role="status"><Icon name="search" /> {place.note}</p>}
         {open ? (
-          <VirtualList key={open.session} items={open.items.value} row={(item) => <ThreadRow key={item.key} item={item} session={open.session} />} onTop={() => void loadOlder(open)}>
+          <VirtualList key={open.session} items={open.items.value} row={(item) => <ThreadRow key={item.key} item={item} session={open.session} marked={item.key === place.row} />} marked={place.row} onTop={() => void loadOlder(open)}>
             {open.items.value.length === 0 && <Empty icon="sessions" title="No messages yet"><p>Write the first prompt below. {agentName(session.agent)} works in <code>{abbreviateHome(session.cwd, node?.home)}</code>.</p></Empty>}
             <OtherAsks session={id} thread={open} />
             {shown === 'working' && <p class="working" aria-hidden="true"><span class="dots"><i /><i /><i /></span></p>}
@@ -73,6 +75,24 @@ export function SessionPage({ id, sheet }: { id: string; sheet: '' | 'diff' | 'i
       {isDesktop.value && <Dock session={session} />}
     </>
   )
+}
+
+/** The row of the event that the conversation is opened at, as soon as it is loaded; or why there is none. */
+function useEvent(open: Thread | undefined, seq: number): { readonly row: string; readonly note: string } {
+  const [place, setPlace] = useState({ row: '', note: '' })
+  const online = connectionState.value.state === 'online'
+  useEffect(() => {
+    if (!open || !seq) return setPlace({ row: '', note: '' })
+    let live = true
+    if (open.hasOlder.peek() && open.firstSeq > seq) setPlace({ row: '', note: 'Loading what was said before …' })
+    void loadBackTo(open, seq).then((loaded) => {
+      if (!live) return
+      const row = loaded ? open.rowOf(seq) : ''
+      setPlace({ row, note: row ? '' : loaded ? 'That place is no longer stored.' : 'That place could not be loaded.' })
+    })
+    return () => { live = false }
+  }, [open, seq, online])
+  return place
 }
 
 /** Asks that wait and whose event is not among the loaded ones. */

@@ -2,6 +2,7 @@
 import { signOut } from '../auth/auth'
 import { me } from '../store/store'
 import { Pane } from '../ui/components'
+import { Icon } from '../ui/icons'
 import { AuditLog } from './audit-log'
 import { Devices } from './devices'
 import { Machines } from './machines'
@@ -15,6 +16,11 @@ export function Settings() {
         <NotificationSettings />
         <Machines />
         <Devices />
+        <section aria-label="Usage">
+          <h2><Icon name="usage" /> Usage</h2>
+          <p class="faint">Cost, tokens and time by day, agent, project and session.</p>
+          <a class="button" href="/usage" data-internal="1">Show the usage</a>
+        </section>
         <AuditLog />
         <section>
           <h2>About</h2>

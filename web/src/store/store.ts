@@ -25,6 +25,7 @@ export const loaded = signal(false) // the first snapshot has arrived
 
 export const RECENTLY_ANSWERED_MS = 5000
 const PAGE_SIZE = 200
+const MAX_PAGE_SIZE = 1000 // the hub's own limit
 const INIT_SEARCH_SIZE = 10 // events among which the agent's `init` is
 const MAX_THREADS = 4
 const MAX_COMMANDS = 200
@@ -247,18 +248,30 @@ export function followSessions(ids: readonly string[], listener: Listener): void
 }
 
 /** Loads the page of events before the loaded ones. */
-export async function loadOlder(of: Thread): Promise<void> {
-  if (of.loadingOlder || !of.hasOlder.value) return
-  of.loadingOlder = true
+export function loadOlder(of: Thread, limit = PAGE_SIZE): Promise<void> {
+  if (!of.hasOlder.value) return Promise.resolve()
+  of.loadingOlder ??= fetchOlder(of, limit).finally(() => (of.loadingOlder = undefined))
+  return of.loadingOlder
+}
+
+async function fetchOlder(of: Thread, limit: number): Promise<void> {
   try {
-    const page = await get<P.EventPage>(`sessions/${encodeURIComponent(of.session)}/events?before=${of.firstSeq}&limit=${PAGE_SIZE}`)
+    const page = await get<P.EventPage>(`sessions/${encodeURIComponent(of.session)}/events?before=${of.firstSeq}&limit=${limit}`)
     of.addEvents(page.events)
     of.hasOlder.value = page.more
   } catch {
     // the next scroll retries
-  } finally {
-    of.loadingOlder = false
   }
+}
+
+/** Loads older events until this one is among them. False: the hub could not be reached, or the thread was closed meanwhile. */
+export async function loadBackTo(of: Thread, seq: number): Promise<boolean> {
+  while (of.hasOlder.value && of.firstSeq > seq) {
+    const first = of.firstSeq
+    await loadOlder(of, MAX_PAGE_SIZE)
+    if (thread.peek() !== of || (of.firstSeq === first && of.hasOlder.value)) return false
+  }
+  return true
 }
 
 // --- read marks ----------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 /** The rows of a conversation, one component per kind of item. */
-import { useMemo, useState } from 'preact/hooks'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 import { errorMessage, request } from '../api/client'
 import { showPanel } from '../app/actions'
 import { AskCard } from '../asks/ask-card'
@@ -19,25 +19,33 @@ import { memo } from '../ui/memo'
 import { adviceFor } from './error-advice'
 import type { Content, ThreadItem } from './thread'
 
-export const ThreadRow = memo(({ item, session }: { item: ThreadItem; session: string }) => (
-  <div class={item.parent ? 'thread-row child' : 'thread-row'} data-row={item.key} data-kind={item.content.value.kind}>
-    <RowContent item={item} session={session} />
+/** `marked`: a link leads here. It is open, and stands out. */
+export const ThreadRow = memo(({ item, session, marked = false }: { item: ThreadItem; session: string; marked?: boolean }) => (
+  <div class={`thread-row${item.parent ? ' child' : ''}${marked ? ' marked' : ''}`} data-row={item.key} data-kind={item.content.value.kind} tabIndex={marked ? -1 : undefined}>
+    <RowContent item={item} session={session} marked={marked} />
   </div>
 ))
 
-function RowContent({ item, session }: { item: ThreadItem; session: string }) {
+/** Whether a row is folded open: as the person says; a marked one at first. */
+function useOpen(marked: boolean) {
+  const [open, setOpen] = useState(marked)
+  useEffect(() => { if (marked) setOpen(true) }, [marked])
+  return [open, setOpen] as const
+}
+
+function RowContent({ item, session, marked }: { item: ThreadItem; session: string; marked: boolean }) {
   const content = item.content.value
   switch (content.kind) {
     case 'user':
-      return <UserRow text={content.text} at={item.at} />
+      return <UserRow text={content.text} at={item.at} marked={marked} />
     case 'text':
       return <div class="copyable"><Markdown text={content.text} live={content.live} />{!content.live && <CopyButton bare text={content.text} label="Copy the text" />}</div>
     case 'thinking':
-      return <ThinkingRow text={content.text} live={content.live} />
+      return <ThinkingRow text={content.text} live={content.live} marked={marked} />
     case 'tool':
-      return <ToolRow {...content} />
+      return <ToolRow {...content} marked={marked} />
     case 'ask':
-      return <AskRow ask={content.ask} answer={content.answer} />
+      return <AskRow ask={content.ask} answer={content.answer} marked={marked} />
     case 'plan':
       return <PlanRow steps={content.steps} />
     case 'diff':
@@ -53,8 +61,8 @@ function RowContent({ item, session }: { item: ThreadItem; session: string }) {
 
 const LONG_PROMPT = 1200 // characters, beyond which a prompt is folded
 
-function UserRow({ text, at }: { text: string; at: number }) {
-  const [open, setOpen] = useState(false)
+function UserRow({ text, at, marked }: { text: string; at: number; marked: boolean }) {
+  const [open, setOpen] = useOpen(marked)
   const long = text.length > LONG_PROMPT
   return (
     <div class="bubble copyable">
@@ -103,8 +111,8 @@ export function Ticks({ tick, at }: { tick: keyof typeof TICK_LABELS; at?: numbe
   )
 }
 
-function ThinkingRow({ text, live }: { text: string; live: boolean }) {
-  const [open, setOpen] = useState(false)
+function ThinkingRow({ text, live, marked }: { text: string; live: boolean; marked: boolean }) {
+  const [open, setOpen] = useOpen(marked)
   return (
     <div class="fold">
       <button type="button" class="fold-head" aria-expanded={open} onClick={() => setOpen(!open)}>
@@ -129,8 +137,8 @@ export function decisionText(answer: P.Answer): string {
   return `${answer.decision === 'allow' ? 'allowed' : 'denied'}${answeredBy(answer)}${span}`
 }
 
-function ToolRow({ use, result, output, unfinished, ask, answer }: Extract<Content, { kind: 'tool' }>) {
-  const [open, setOpen] = useState(false)
+function ToolRow({ use, result, output, unfinished, ask, answer, marked }: Extract<Content, { kind: 'tool' }> & { marked: boolean }) {
+  const [open, setOpen] = useOpen(marked)
   const { action } = use
   const line = actionSummary(action, use.name) || visibleLine(use.name)
   const state = result?.status ?? (unfinished ? 'over' : 'running')
@@ -164,8 +172,8 @@ function ToolRow({ use, result, output, unfinished, ask, answer }: Extract<Conte
   )
 }
 
-function AskRow({ ask, answer }: { ask?: P.Ask; answer?: P.Answer }) {
-  const [open, setOpen] = useState(false)
+function AskRow({ ask, answer, marked }: { ask?: P.Ask; answer?: P.Answer; marked: boolean }) {
+  const [open, setOpen] = useOpen(marked)
   const record = ask && (asks.value.get(ask.id) ?? recentlyAnswered.value.get(ask.id))
   if (record && (record.status === 'pending' || !answer)) return <AskCard record={record} inThread />
   const allowed = answer?.decision === 'allow'

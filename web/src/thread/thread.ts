@@ -39,7 +39,7 @@ export class Thread {
   readonly lastPrompt = signal('')
   /** Whether there are events before the first loaded one. */
   readonly hasOlder = signal(false)
-  loadingOlder = false
+  loadingOlder: Promise<void> | undefined
   /** The sequence number of the last applied event. */
   lastSeq = 0
   private events: P.EventFrame[] = []
@@ -80,6 +80,22 @@ export class Thread {
 
   get firstSeq(): number {
     return this.events[0]?.seq ?? 0
+  }
+
+  /** The key of the row that shows an event; where it has none of its own, the row before it. Empty: no row is that old. */
+  rowOf(seq: number): string {
+    const event = this.events.find((frame) => frame.seq === seq)?.event
+    const shows = (content: Content): boolean => {
+      switch (event?.type) {
+        case 'tool_use': return content.kind === 'tool' && content.use === event
+        case 'tool_result': return content.kind === 'tool' && content.result === event
+        case 'ask': return (content.kind === 'ask' || content.kind === 'tool') && content.ask === event
+        case 'answer': return (content.kind === 'ask' || content.kind === 'tool') && content.answer === event
+        default: return false
+      }
+    }
+    const own = this.byKey.get(this.keyBySeq.get(seq) ?? `#${seq}`) ?? this.rows.find((row) => shows(row.content.peek()))
+    return (own ?? this.rows.findLast((row) => row.seq > 0 && row.seq <= seq))?.key ?? ''
   }
 
   /** Shows a part of an item before the item is complete. */

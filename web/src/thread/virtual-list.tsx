@@ -28,6 +28,7 @@ interface Props<T extends Row> {
   readonly items: readonly T[]
   readonly row: (item: T) => ComponentChildren
   readonly onTop: () => void
+  readonly marked?: string // the key of a row that is scrolled to, once
   readonly children?: ComponentChildren // after the last row
 }
 
@@ -50,6 +51,7 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
   private elements = new Map<number, Element>()
   private pinnedToBottom = true
   private scrollTop = 0
+  private scrolledTo = ''
   private intersectionObserver: IntersectionObserver | undefined
   private resizeObserver: ResizeObserver | undefined
 
@@ -61,6 +63,7 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
     this.resizeObserver.observe(box)
     for (const element of this.elements.values()) this.observe(element)
     this.scrollToBottom()
+    this.scrollToMarked()
   }
 
   override componentWillUnmount(): void {
@@ -91,6 +94,7 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
       const same = anchor.element.isConnected ? anchor.element : this.inner.current!.querySelector<HTMLElement>(`[data-row="${CSS.escape(anchor.key)}"]`)
       if (same) this.scrollBy(same.getBoundingClientRect().top - anchor.top)
     }
+    this.scrollToMarked()
     // Measure rendered rows now: the observer corrects only later changes.
     for (const [id, element] of this.elements) this.heights.set(id, element.getBoundingClientRect().height)
   }
@@ -164,6 +168,21 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
     if (this.state.away) this.setState({ away: false })
   }
 
+  /** Shows the marked row in the middle and gives it the focus; the list stays there until the person scrolls. */
+  private scrollToMarked(): void {
+    const { marked = '' } = this.props
+    if (marked === this.scrolledTo) return
+    const row = this.inner.current!.querySelector<HTMLElement>(`[data-row="${CSS.escape(marked)}"]`)
+    if (marked && !row) return
+    this.scrolledTo = marked
+    if (!row) return
+    this.pinnedToBottom = false
+    row.scrollIntoView({ block: 'center' })
+    this.scrollTop = this.box.current!.scrollTop
+    row.focus({ preventScroll: true })
+    if (!this.state.away) this.setState({ away: true })
+  }
+
   private onScroll = (): void => {
     const box = this.box.current!
     const bottom = box.scrollHeight - box.scrollTop - box.clientHeight < BOTTOM_TOLERANCE
@@ -174,17 +193,18 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
     if (box.scrollTop < LOAD_OLDER_AT) this.props.onTop()
   }
 
-  override render({ items, row, children }: Props<T>, { near, away }: { near: ReadonlySet<number>; away: boolean }) {
+  override render({ items, row, marked, children }: Props<T>, { near, away }: { near: ReadonlySet<number>; away: boolean }) {
     const all = groupItems(items)
     const ids = [...all.keys()]
     const last = ids.at(-1) ?? 0
+    const markedGroup = marked && ids.find((id) => all.get(id)!.some((item) => item.key === marked))
     for (const id of ids) if (!this.heights.has(id)) this.heights.set(id, all.get(id)!.length * ESTIMATED_ROW)
     return (
       <div class="thread-frame">
         <div class="thread-scroll" ref={this.box} onScroll={this.onScroll} role="log" aria-live="off" aria-label="Conversation" tabIndex={0}>
           <div class="thread-inner" ref={this.inner}>
             {ids.map((id) => {
-              const shown = near.has(id) || id >= last - 1
+              const shown = near.has(id) || id >= last - 1 || id === markedGroup // which has the focus
               return (
                 <div key={id} class="group" data-group={id} ref={this.refCallback(id)} style={shown ? undefined : { height: `${this.heights.get(id)}px` }}>
                   {shown && all.get(id)!.map(row)}

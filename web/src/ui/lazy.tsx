@@ -1,8 +1,9 @@
 /** A component whose code is loaded when it is first shown, so that the first paint does not wait for it. */
-import { h, type FunctionComponent } from 'preact'
+import { h, type ComponentChild, type FunctionComponent } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 
-export function lazy<T extends object>(load: () => Promise<FunctionComponent<T>>): FunctionComponent<T> {
+/** `waiting`: what is shown meanwhile. */
+export function lazy<T extends object>(load: () => Promise<FunctionComponent<T>>, waiting: ComponentChild = null): FunctionComponent<T> {
   let known: FunctionComponent<T> | undefined
   return (props: T) => {
     const [inner, setInner] = useState(() => known)
@@ -11,6 +12,6 @@ export function lazy<T extends object>(load: () => Promise<FunctionComponent<T>>
       if (!known) void load().then((component) => { known = component; if (live) setInner(() => component) }, () => undefined) // without a network: the next time
       return () => { live = false }
     }, [])
-    return inner ? h(inner, props) : null
+    return inner ? h(inner, props) : waiting
   }
 }

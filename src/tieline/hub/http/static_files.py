@@ -30,13 +30,19 @@ PAGE_PATHS = (
     "/dead",
     "/channels",
     "/teams",
+    "/search",
+    "/usage",
+    "/schedules",
 )
 PAGE_PATH_TEMPLATES = (
     "/s/{id}",
     "/s/{id}/{sheet}",
+    "/s/{id}/at/{seq}",
     "/messages/{id}",
+    "/messages/{id}/{message}",
     "/members/{id}",
     "/teams/{id}",
+    "/schedules/{id}",
     "/teams/{id}/{sheet}",
 )
 

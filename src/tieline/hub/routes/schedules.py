@@ -1,14 +1,14 @@
 """Schedules: list, add, change, remove, run now."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import to_builtins
+from msgspec import Meta, to_builtins
 from starlette.responses import Response
 
 from ...errors import UsageError
 from ...ids import new_id
 from ...policy import Policy
-from ...protocol.schedules import NewSchedule, ScheduleChange, ScheduleRun, ScheduleView
+from ...protocol.schedules import NewSchedule, ScheduleChange, ScheduleFields, ScheduleRun, ScheduleTimes, ScheduleView
 from ...schedules.manager import ScheduleManager
 from ..http.problems import RequestRefused
 from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 TAGS = ["schedules"]
 UNKNOWN = ("UnknownSchedule",)
+MAX_TIMES = 20
+When = Annotated[str, Meta(max_length=200)]
 
 
 def schedules_of(request: Request) -> ScheduleManager:
@@ -61,6 +63,19 @@ async def add(request: Request) -> Response:
     made = await schedules_of(request).add(new, policy=policy, node=node.id, by=by, key=idempotency_id(request))
     _audit(request, made, "added", policy)
     return json_response(made, 201)
+
+
+@get("/api/v1/schedule-times", tags=TAGS, spec=RouteSpec(response=ScheduleTimes))
+async def times(
+    request: Request,
+    cron: When = "",
+    once: When = "",
+    zone: When = "UTC",
+    count: Annotated[int, Meta(ge=1, le=MAX_TIMES)] = 3,
+) -> Response:
+    """The coming times of a schedule that is not added yet: what `cron` or `once` mean in that time zone."""
+    wanted = ScheduleFields(cron=cron, once=once, zone=zone)
+    return json_response(ScheduleTimes(next=schedules_of(request).times(wanted, count)))
 
 
 @get("/api/v1/schedules/{schedule}", tags=TAGS, spec=RouteSpec(response=ScheduleView, problems=UNKNOWN))
@@ -104,7 +119,7 @@ async def run(request: Request, schedule: str) -> Response:
 
 
 def routes(hub: "Hub") -> list[Any]:
-    return [every, add, show, change, remove, run]
+    return [every, add, times, show, change, remove, run]
 
 
 def _audit(request: Request, schedule: ScheduleView, done: str, policy: Policy | None = None) -> None:

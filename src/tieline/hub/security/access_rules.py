@@ -35,6 +35,9 @@ PUBLIC: frozenset[tuple[str, str]] = frozenset(
         ("GET", "/dead"),
         ("GET", "/channels"),
         ("GET", "/teams"),
+        ("GET", "/search"),
+        ("GET", "/usage"),
+        ("GET", "/schedules"),
     }
 )
 PUBLIC_PREFIXES: tuple[tuple[str, str], ...] = (
@@ -44,6 +47,7 @@ PUBLIC_PREFIXES: tuple[tuple[str, str], ...] = (
     ("GET", "/messages/"),
     ("GET", "/members/"),
     ("GET", "/teams/"),
+    ("GET", "/schedules/"),
     ("POST", "/hooks/"),  # each request carries the signature of its channel
 )
 
