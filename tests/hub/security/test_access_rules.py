@@ -54,7 +54,8 @@ AGENTS = {
 """Open for what an agent started, beside its own session."""
 PAGE = re.compile(
     r"/(?:index\.html|sw\.js|manifest\.webmanifest|favicon\.ico|robots\.txt|assets/.*|icons/.*"
-    r"|new|settings|messages|messages/.*|members|members/.*|inboxes|dead|channels|teams|teams/.*|s/.*)?"
+    r"|new|settings|messages|messages/.*|members|members/.*|inboxes|dead|channels|teams|teams/.*|search|usage|schedules"
+    r"|schedules/.*|s/.*)?"
 )
 """The page: the same for everybody, which a test makes sure of."""
 
