@@ -66,6 +66,7 @@ agents: $(AGENTS) ## the pinned real agents that the tests drive
 
 $(AGENTS): tests/agents/package-lock.json
 	@cd tests/agents && npm install --no-save --ignore-scripts --loglevel=error && node node_modules/opencode-ai/postinstall.mjs
+	@cd tests/agents/node_modules && COPILOT_PKG_CACHE_HOME=$$PWD/.cache/copilot COPILOT_SEA_EXTRACT_ONLY=1 .bin/copilot --binary-version
 	@touch $@
 
 test: setup agents browser terminal test-page ## every test, with the real agents and a real browser

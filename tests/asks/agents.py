@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.asks.rows import claude_code, codex, gemini, opencode, pi, qwen
+from tests.asks.rows import claude_code, codex, copilot, gemini, opencode, pi, qwen
 from tests.asks.stage import Cast, Row
 from tests.asks.words import SPOKEN, spoken
 
@@ -15,6 +15,7 @@ from tieline.script import Get, Inquire, Propose, Run, Write
 from tieline.testing.rig import Rig
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
+from tieline.testing.rigs.copilot import CopilotRig
 from tieline.testing.rigs.gemini import GeminiRig
 from tieline.testing.rigs.opencode import OpenCodeRig
 from tieline.testing.rigs.pi import PiRig
@@ -49,6 +50,7 @@ CASTS = (
     Cast(agent="codex", rig=lambda home: codex_rig(home, BINARIES / "codex", config=codex.CONFIG), rows=codex.rows),
     Cast(agent="opencode", rig=lambda home: OpenCodeRig(home, str(BINARIES / "opencode")), rows=opencode.rows),
     Cast(agent="gemini", rig=lambda home: GeminiRig(home, BINARIES), rows=gemini.rows),
+    Cast(agent="copilot", rig=lambda home: CopilotRig(home, BINARIES), rows=copilot.rows),
     Cast(agent="qwen", rig=lambda home: QwenRig(home, BINARIES), rows=qwen.rows),
     Cast(agent="scripted", rig=lambda home: still(ScriptedRig(home)), rows=scripted),
     Cast(agent="shell", rig=lambda home: still(ShellRig(home)), rows=lambda place: ()),

@@ -25,6 +25,10 @@ KINDS: dict[str, tuple[str, ...]] = {
         "write", "edit", "overwrite", "command", "command of many lines", "long command", "watched command", "fetch",
         "question", "deferred tool", "tool of a server", "plan",
     ),
+    "copilot": (
+        "write", "long write", "edit", "command", "command of many lines", "long command", "command in the background",
+        "fetch", "reading outside", "tool of a server",
+    ),
     "pi": ("edit", "write", "overwrite", "command", "command of many lines", "long command"),
     "scripted": ("edit", "command", "fetch", "question", "plan"),
     "shell": (),  # a command line is told what to do and asks nothing
@@ -64,6 +68,12 @@ TOOLS: dict[str, dict[str, str]] = {
         "ask_user_question": "question", "tool_call": "deferred tool", "exit_plan_mode": "plan",
         "agent": "", "enter_plan_mode": "", "get_goal": "", "glob": "", "grep_search": "", "list_agents": "",
         "read_file": "", "skill": "", "tool_search": "", "update_goal": "",
+    },
+    "copilot": {
+        "bash": "command", "create": "write", "edit": "edit", "web_fetch": "fetch", "view": "reading outside",
+        "words-speak": "tool of a server",
+        "read_bash": "", "stop_bash": "", "list_bash": "", "semantic_code_search": "", "sql": "", "read_agent": "",
+        "list_agents": "", "write_agent": "", "grep": "", "glob": "", "task": "",
     },
     "pi": {"edit": "edit", "write": "write", "bash": "command", "read": ""},
 }  # fmt: skip

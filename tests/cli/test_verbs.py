@@ -41,9 +41,9 @@ def test_agents_json(cli: CliProcess) -> None:
     helper = reports["helper"]
     assert helper["found"] and helper["signed_in"] and helper["version"] == helper["tested"] == __version__
     assert helper["features"]["deltas"] is True
-    assert {reports[name]["basis"] for name in ("helper", "claude-code", "codex", "opencode", "gemini", "qwen")} == {
-        "tested"
-    }
+    assert {
+        reports[name]["basis"] for name in ("helper", "claude-code", "codex", "opencode", "gemini", "qwen", "copilot")
+    } == {"tested"}
     assert (helper["proof"], helper["tested_version"]) == ("tested", True)
     assert (reports["codex"]["proof"], reports["codex"]["tested_version"]) == ("tested", None), "it is not here"
     assert reports["junie"]["proof"] == "unverified"

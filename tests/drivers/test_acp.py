@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.drivers.acp_contract import BINARIES, OnAgentsOfTheirOwn, OnSharedAgents, agents
+from tests.drivers.acp_contract import OnAgentsOfTheirOwn, OnSharedAgents, agents, shared_rig
 from tests.drivers.shared_acp_agents import SharedAcpAgents
 
 from tieline.drivers.acp.nodejs_eager_compile import PRELOAD
@@ -22,24 +22,11 @@ from tieline.testing.rigs.opencode_acp import OpencodeAcpRig
 from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real
-__all__ = ["agents"]
+__all__ = ["agents", "shared_rig"]
 
 
 def yes(ask: Ask) -> bool:
     return True
-
-
-@pytest_asyncio.fixture(scope="class", loop_scope="class")
-async def gemini(agents: SharedAcpAgents, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GeminiRig]:
-    async with GeminiRig(tmp_path_factory.mktemp("gemini"), BINARIES, agents.command(BINARIES / "gemini")) as rig:
-        yield rig
-
-
-@pytest_asyncio.fixture(scope="class", loop_scope="class")
-async def opencode(agents: SharedAcpAgents, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OpencodeAcpRig]:
-    home = tmp_path_factory.mktemp("opencode")
-    async with OpencodeAcpRig(home, BINARIES, agents.command(BINARIES / "opencode")) as rig:
-        yield rig
 
 
 def by_rules(policy: Policy) -> list[bool]:
@@ -49,13 +36,8 @@ def by_rules(policy: Policy) -> list[bool]:
 
 @pytest.mark.asyncio(loop_scope="class")
 class TestGemini(OnSharedAgents):
+    RIG = GeminiRig
     POLICIES = tuple(sorted(every_policy(), key=by_rules))
-
-    @pytest_asyncio.fixture(loop_scope="class")
-    async def rig(self, gemini: GeminiRig, agents: SharedAcpAgents) -> AsyncIterator[GeminiRig]:  # type: ignore[override]
-        gemini.model.reset()
-        yield gemini
-        await agents.settled()
 
     async def test_its_fetch_tool_refuses_loopback_itself(self, rig: GeminiRig, web: Web, place: Path) -> None:
         """Why the policies are tried with a public address, which its vendor fetches."""
@@ -106,10 +88,7 @@ class TestGemini(OnSharedAgents):
 
 
 class TestGeminiAlone(OnAgentsOfTheirOwn):
-    @pytest.fixture
-    async def rig(self, tmp_path: Path) -> AsyncIterator[GeminiRig]:  # type: ignore[override]
-        async with GeminiRig(tmp_path / "home", BINARIES) as rig:
-            yield rig
+    RIG = GeminiRig
 
     async def test_a_persons_own_rules_do_not_widen_the_policy(self, rig: GeminiRig, place: Path) -> None:
         rules = Path(rig.options["env"]["HOME"], ".gemini", "policies")
@@ -152,12 +131,13 @@ class TestGeminiAlone(OnAgentsOfTheirOwn):
 
 @pytest.mark.asyncio(loop_scope="class")
 class TestOpencodeAcp(OnSharedAgents):
+    RIG = OpencodeAcpRig
     POLICIES = (preset("full"), preset("ask"), preset("read-only"))
     """The ends and the middle: all 27 are held against OpenCode with its own driver, and over ACP with Gemini."""
 
     @pytest_asyncio.fixture(loop_scope="class")
-    async def rig(self, opencode: OpencodeAcpRig, agents: SharedAcpAgents) -> AsyncIterator[Rig]:  # type: ignore[override]
-        yield opencode.borrow()
+    async def rig(self, shared_rig: OpencodeAcpRig, agents: SharedAcpAgents) -> AsyncIterator[Rig]:  # type: ignore[override]
+        yield shared_rig.borrow()
         await agents.settled()
 
     async def test_subagents_only_where_nothing_is_asked(self, rig: Rig, place: Path) -> None:
@@ -172,7 +152,4 @@ class TestOpencodeAcp(OnSharedAgents):
 
 
 class TestOpencodeAcpAlone(OnAgentsOfTheirOwn):
-    @pytest.fixture
-    async def rig(self, tmp_path: Path) -> AsyncIterator[OpencodeAcpRig]:  # type: ignore[override]
-        async with OpencodeAcpRig(tmp_path / "home", BINARIES) as rig:
-            yield rig
+    RIG = OpencodeAcpRig

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, fields
 
 from tieline.api import open_session
 from tieline.drivers.acp import driver as acp
-from tieline.drivers.acp.policy import gemini_rules, launch_command, overriding_rules
+from tieline.drivers.acp.policy import gemini_rules, launch_command, lifts_policy, overriding_rules
 from tieline.drivers.acp_presets import PRESETS, Traits
 from tieline.drivers.base import Spec
 from tieline.errors import PolicyUnenforceable, UsageError
@@ -131,15 +131,43 @@ def test_opencode_is_started_with_its_rules() -> None:
 
 
 def test_an_administrators_rules_are_seen(tmp_path: Path) -> None:
-    assert overriding_rules(PRESETS["gemini"], tmp_path) == ""
+    assert overriding_rules(PRESETS["gemini"], root=tmp_path) == ""
     place = tmp_path / "etc/gemini-cli/policies"
     place.mkdir(parents=True)
     (place / "corporate.toml").touch()
-    assert overriding_rules(PRESETS["gemini"], tmp_path) == "/etc/gemini-cli/policies/corporate.toml"
-    assert overriding_rules(PRESETS["qwen"], tmp_path) == ""
+    assert overriding_rules(PRESETS["gemini"], root=tmp_path) == "/etc/gemini-cli/policies/corporate.toml"
+    assert overriding_rules(PRESETS["qwen"], root=tmp_path) == ""
     (tmp_path / "etc/qwen-code").mkdir()
     (tmp_path / "etc/qwen-code/system-defaults.json").touch()
-    assert overriding_rules(PRESETS["qwen"], tmp_path) == "/etc/qwen-code/system-defaults.json"
+    assert overriding_rules(PRESETS["qwen"], root=tmp_path) == "/etc/qwen-code/system-defaults.json"
+
+
+@pytest.mark.parametrize("where", ["", "src/deep", "linked"])
+def test_hooks_of_a_repository_are_seen(tmp_path: Path, where: str) -> None:
+    """From anywhere below its root, and from a linked worktree of it, whose own files may be others."""
+    repository = tmp_path / "repository"
+    (repository / ".git/worktrees/linked").mkdir(parents=True)
+    cwd = repository / where
+    if where == "linked":
+        cwd = tmp_path / "linked"
+        cwd.mkdir()
+        (cwd / ".git").write_text(f"gitdir: {repository}/.git/worktrees/linked\n")
+    cwd.mkdir(parents=True, exist_ok=True)
+    assert overriding_rules(PRESETS["copilot"], str(cwd)) == ""
+    hooks = repository / ".github/hooks/mine.json"
+    hooks.parent.mkdir(parents=True)
+    hooks.touch()
+    assert overriding_rules(PRESETS["copilot"], str(cwd)) == str(hooks)
+    assert overriding_rules(PRESETS["gemini"], str(cwd)) == ""
+
+
+def test_a_prompt_that_lifts_the_policy() -> None:
+    copilot = PRESETS["copilot"]
+    for prompt in ("/allow-all on", "/YOLO", " \n/permissions allow-all", "/autopilot"):
+        assert lifts_policy(copilot, Policy(), prompt) == prompt.split()[0].lower()
+        assert lifts_policy(copilot, Policy("allow", "allow", "allow"), prompt) == ""
+    for prompt in ("", "/", "/compact", "allow-all", "What does /allow-all do?", "/allow-all-of-it"):
+        assert lifts_policy(copilot, Policy(), prompt) == ""
 
 
 def test_qwen_is_started_with_rules_that_ask() -> None:
@@ -154,6 +182,6 @@ def test_qwen_is_started_with_rules_that_ask() -> None:
 
 
 def test_unenforceable_is_refused(tmp_path: Path) -> None:
-    driver = acp.create("copilot", {"preset": "copilot"})
+    driver = acp.create("cursor", {"preset": "cursor"})
     with pytest.raises(PolicyUnenforceable, match="file_write, shell, network"):
         open_session(driver, cwd=tmp_path, env={}, policy="read-only")

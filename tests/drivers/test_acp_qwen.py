@@ -1,13 +1,10 @@
 """The real Qwen Code against the contract, and what is special about it."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 import pytest
-import pytest_asyncio
-from tests.drivers.acp_contract import BINARIES, OnAgentsOfTheirOwn, OnSharedAgents, agents
-from tests.drivers.shared_acp_agents import SharedAcpAgents
+from tests.drivers.acp_contract import OnAgentsOfTheirOwn, OnSharedAgents, agents, shared_rig
 
 from tieline.events import Ask, Command, Fetch, Init, ToolResult, ToolUse
 from tieline.policy import Policy, preset
@@ -17,25 +14,14 @@ from tieline.testing.rigs.qwen import MODEL, QwenRig
 from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real
-__all__ = ["agents"]
-
-
-@pytest_asyncio.fixture(scope="class", loop_scope="class")
-async def qwen(agents: SharedAcpAgents, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[QwenRig]:
-    async with QwenRig(tmp_path_factory.mktemp("qwen"), BINARIES, agents.command(BINARIES / "qwen")) as rig:
-        yield rig
+__all__ = ["agents", "shared_rig"]
 
 
 @pytest.mark.asyncio(loop_scope="class")
 class TestQwen(OnSharedAgents):
+    RIG = QwenRig
     POLICIES = (preset("full"), preset("ask"), preset("read-only"))
     """The ends and the middle: all 27 are tried by `make test-agents`. Each line is held by the same questions."""
-
-    @pytest_asyncio.fixture(loop_scope="class")
-    async def rig(self, qwen: QwenRig, agents: SharedAcpAgents) -> AsyncIterator[QwenRig]:  # type: ignore[override]
-        qwen.model.reset()
-        yield qwen
-        await agents.settled()
 
     async def test_what_it_would_let_pass_is_asked_too(self, rig: QwenRig, web: Web, place: Path) -> None:
         """On its own it runs commands that only read, without a question."""
@@ -70,12 +56,8 @@ class TestQwen(OnSharedAgents):
 
 
 class TestQwenAlone(OnAgentsOfTheirOwn):
+    RIG = QwenRig
     test_no_process_left = test_resume = test_warm = None  # type: ignore[assignment] # by `make test-agents`
-
-    @pytest.fixture
-    async def rig(self, tmp_path: Path) -> AsyncIterator[QwenRig]:  # type: ignore[override]
-        async with QwenRig(tmp_path / "home", BINARIES) as rig:
-            yield rig
 
     async def test_rules_of_others_do_not_widen_the_policy(self, rig: QwenRig, place: Path) -> None:
         """Neither those of the user nor those that a repository brings along."""

@@ -26,6 +26,7 @@ def cells(page: str, first: str) -> list[str]:
         ("gemini", "acp.md", "`gemini`, `opencode-acp`"),
         ("opencode-acp", "acp.md", "`gemini`, `opencode-acp`"),
         ("qwen", "qwen.md", "every line"),
+        ("copilot", "copilot.md", "every line"),
         ("pi", "pi.md", "every line"),
     ],
 )

@@ -19,8 +19,9 @@ Denial = Literal["told", "ends_turn", "cancelled", "unknown"]
 """What the agent makes of a denied call: it tells the model, which goes on · it ends the turn as if that had been
 answered · it ends the turn as cancelled."""
 
-Spending = Literal["turn", "session", "last_call", "unknown"]
-"""Whose tokens it tells at the end of a turn: the turn's · the session's so far · those of the last model call."""
+Spending = Literal["turn", "session", "process", "last_call", "unknown"]
+"""Whose tokens it tells at the end of a turn: the turn's · the session's so far · the session's since the agent was
+started · those of the last model call."""
 
 McpPassing = Literal["session", "argument", "refused"]
 """How MCP servers reach it: with the session, as the protocol has it · by an argument of its own · not at all: it would
@@ -45,6 +46,7 @@ class Traits(Struct, frozen=True, kw_only=True):
 
     consents: tuple[str, ...] = ()  # ids of requests for permission that only a person may grant, whatever the policy
     denial_texts: tuple[str, ...] = ()  # patterns: its own words about a denial, not the model's answer
+    notice_texts: tuple[str, ...] = ()  # patterns: a piece of an answer that is a notice of its own, not the model's
     error_texts: tuple[str, ...] = ()  # patterns: a turn that has this text alone has failed, whatever the agent says
     title_is_action: bool = False  # an ask's title says all of what it is about
     usage_path: tuple[str, ...] = ("usage",)  # where the prompt's result has the tokens
@@ -89,7 +91,9 @@ class Preset(Struct, frozen=True, kw_only=True):
     tools: Mapping[Capability, tuple[str, ...]] = {}  # its tools by capability, for its own rules
     harmless: tuple[str, ...] = ()  # tools that it would ask for and that touch nothing
     subagents: tuple[str, ...] = ()  # tools that hand work to a subagent whose asks never reach us
-    overriding_files: tuple[str, ...] = ()  # patterns of files that ours would hide, or that make it ignore ours
+    # Patterns of files that ours would hide, or that let it work unasked. Relative ones: of the session's repository.
+    overriding_files: tuple[str, ...] = ()
+    lifting_commands: tuple[str, ...] = ()  # commands of its own, given as a prompt, after which it asks less
     supports_always: bool = True  # whether "allow always" has an effect
 
     # quirks
@@ -163,6 +167,7 @@ PRESETS: dict[str, Preset] = {
             "/etc/gemini-cli/policies/*.toml",
             "/Library/Application Support/GeminiCli/policies/*.toml",
         ),
+        lifting_commands=("extensions",),
         supports_always=False,
         truncated_asks={
             r"\[Payload omitted due to length": "The tool's input: Gemini leaves it out beyond 500 characters.",
@@ -250,15 +255,23 @@ PRESETS: dict[str, Preset] = {
         install="npm install -g @github/copilot",
         sign_in="Run `copilot` once and sign in with /login.",
         api_key_vars=("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"),
-        features=_features(resume=True, attachments=(*IMAGES, *TEXTS), usage=True),
+        tested="1.0.102",
+        floor="1.0.102",
+        features=_features(resume=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True, plans=False),
+        model_args=("--model", "{}"),
+        asks=("file_write", "shell", "network"),
+        fixed_env={"COPILOT_ALLOW_ALL": "false"},
+        overriding_files=(".github/hooks/*.json",),  # it runs them, trusted or not, and their "allow" is its answer
+        lifting_commands=("allow-all", "yolo", "permissions", "autopilot", "add-dir", "plugin", "mcp", "remote"),
         mcp_args=("--additional-mcp-config", "@{}"),
         traits=Traits(
             denial="ends_turn",
-            usage="session",
+            usage="process",
             mcp="argument",
             steering="none",
             progress="output",
             denial_texts=(r"Info: Operation cancelled by user\.?",),
+            notice_texts=(r"Info: [^\n]+",),
             error_texts=(r"Error: .+",),
         ),
     ),

@@ -29,6 +29,7 @@ class AcpRig(ModelRig):
 
     def __init__(self, home: Path, binaries: Path, command: Sequence[str] = ()) -> None:
         self._home = home
+        self._binaries = binaries
         super().__init__(ScriptedModel(self.api, dialect=self.dialect))
         program = str(binaries / PRESETS[self.preset].command[0])
         self.driver = acp.create(self.preset, {"preset": self.preset, "command": command or [program]})
@@ -58,5 +59,6 @@ class AcpRig(ModelRig):
         return {}
 
     def environment(self) -> dict[str, str]:
-        node = Path(shutil.which("node") or "/usr/bin/node").parent
-        return scratch_env(self._home, path=f"{node}:/usr/bin:/bin", **self.variables())
+        beside = self._binaries / "node"  # one that was installed with the agent, because it needs it
+        node = beside if beside.exists() else Path(shutil.which("node") or "/usr/bin/node")
+        return scratch_env(self._home, path=f"{node.parent}:/usr/bin:/bin", **self.variables())

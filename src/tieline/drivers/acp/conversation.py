@@ -31,6 +31,7 @@ from .permissions import (
     permission_ask,
     permission_response,
 )
+from .policy import lifts_policy
 from .prompt import content_blocks
 
 TURN_S = 7 * 24 * 3600.0
@@ -109,6 +110,9 @@ class AcpConversation:
 
     def turn(self, prompt: Prompt) -> Turn:
         system = self.spec.system if self._turns == 0 else ""
+        if command := lifts_policy(self.preset, self.spec.policy, prompt.text):
+            hint = "Open a session with the policy that you want."
+            raise UsageError(f"after {command} {self.agent} would not keep to the policy", field="prompt", hint=hint)
         blocks = content_blocks(self.agent, self._pending_reasons.prepend_to(prompt), self.initialized, system)
         turn = self._turn = Turn(prompt, self._ask)
         self._normaliser.begin(turn.emit)
@@ -235,7 +239,10 @@ class AcpConversation:
         if error and not turn.interrupted:
             turn.emit(Error(error, code))
         self._keep_unheard(turn)
-        turn.done(status, error=error, tokens=tokens, usage=told.usage_of(tokens), native_id=self.native_id)
+        usage = told.usage_of(tokens)
+        if usage == "complete" and status == "interrupted":
+            usage = "partial"  # the model call that was broken off told nothing of what it cost
+        turn.done(status, error=error, tokens=tokens, usage=usage, native_id=self.native_id)
 
     def _keep_unheard(self, turn: Turn) -> None:
         """What the agent did not fetch in this turn goes before the next prompt."""

@@ -67,7 +67,7 @@ class TraitOptions(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     usage: Annotated[
         Spending | None,
-        setting("Whose tokens the agent reports: of the `turn`, the whole `session`, the `last_call`.", "turn"),
+        setting("Whose tokens it reports: of the `turn`, the `session`, its `process`, the `last_call`.", "turn"),
     ] = None
     mcp: Annotated[
         McpPassing | None,
@@ -218,12 +218,11 @@ class Acp:
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[AcpConversation, None]:
-        if (rules := overriding_rules(self.preset)) and not spec.accept_unenforced:
-            held = [c for c in CAPABILITIES if spec.policy.level(c) != "allow"]
-            if held:
-                error = PolicyUnenforceable(self.name, held)
-                error.hint = f"An administrator's {rules} stands in the place of ours. {error.hint}"
-                raise error
+        held = [c for c in CAPABILITIES if spec.policy.level(c) != "allow"]
+        if held and not spec.accept_unenforced and (rules := overriding_rules(self.preset, spec.cwd)):
+            error = PolicyUnenforceable(self.name, held)
+            error.hint = f"It heeds {rules}, which can let it work unasked. {error.hint}"
+            raise error
         check_args(self.name, spec.arguments, {*UNSAFE_ARGS, *self.preset.model_args}, field="arguments")
         spec = replace(spec, env={**spec.env, **self.env})
         async with AsyncExitStack() as stack:

@@ -52,7 +52,8 @@ class AcpNormaliser:
         self._preset = preset
         self._traits = preset.traits
         self._cwd = f"{cwd}/"
-        self._session_tokens: dict[str, int] | None = None if resumed else {}  # as far as it was told
+        before_us = resumed and preset.traits.usage == "session"
+        self._session_tokens: dict[str, int] | None = None if before_us else {}  # as far as it was told
         self._items = 0
         self._cost: float | None = None  # USD, of the whole session
         self._handlers: Mapping[str, Callable[[dict[str, Any]], None]] = {
@@ -144,7 +145,7 @@ class AcpNormaliser:
         """The turn's tokens, as far as a prompt's result and what came before it tell them; None where they tell none.
         Once per turn."""
         spent = self._chunk_tokens or _tokens(at_path(result, self._traits.usage_path))
-        if self._traits.usage == "session" and spent:
+        if self._traits.usage in ("session", "process") and spent:
             before, self._session_tokens = self._session_tokens, spent
             if before is None:
                 spent = {}  # it may be the whole session's, from before we came
@@ -157,7 +158,7 @@ class AcpNormaliser:
         """How much of the turn's spending they are."""
         if tokens is None:
             return "unknown"
-        return "complete" if self._traits.usage in ("turn", "session") else "partial"
+        return "complete" if self._traits.usage in ("turn", "session", "process") else "partial"
 
     # --- one method per kind of update -----------------------------------------------------------------
 
@@ -172,6 +173,11 @@ class AcpNormaliser:
         elif not text:  # what it carries is beside it
             for name, number in _tokens(at_path(update, self._traits.chunk_usage_path)).items():
                 self._chunk_tokens[name] = self._chunk_tokens.get(name, 0) + number
+        elif not self._answered and _matches(self._traits.denial_texts, text.strip()):
+            self._close_item()  # the denial is told already, and by whom
+        elif _matches(self._traits.notice_texts, text.strip()):
+            self._close_item()
+            self._emit(Warning(text.strip()))
         else:
             if self._item_type is not Text or update.get("messageId") != self._message:
                 self._open_item(Text, update)

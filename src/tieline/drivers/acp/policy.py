@@ -1,6 +1,7 @@
 """How an ACP agent is started, and what a policy becomes: its own rules where it has some, else what it asks."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from ...policy import CAPABILITIES, Capability, Enforcement, Level, Means, Policy, Receipt
+from ...safe_file_read import read_regular
 from ..acp_presets import Preset
 from ..base import McpServer, Spec
 
@@ -15,6 +17,8 @@ RULES_FILE = "tieline-rules.toml"
 MCP_FILE = "tieline-mcp.json"
 SETTINGS_FILE = "tieline-settings.json"
 
+MAX_LINK = 8192
+"""Bytes of the file by which a linked worktree names its repository."""
 RULE_PRIORITY = 999
 """The highest priority that a rule of Gemini can have within its tier."""
 
@@ -85,10 +89,38 @@ def receipt(preset: Preset, policy: Policy) -> Receipt:
     return Receipt.from_lines(lines)
 
 
-def overriding_rules(preset: Preset, root: Path = Path("/")) -> str:
-    """The file with an administrator's rules, if there is one that takes the place of ours, or ours would hide."""
-    found = (file for pattern in preset.overriding_files for file in sorted(root.glob(pattern.removeprefix("/"))))
-    return next((f"/{file.relative_to(root)}" for file in found), "")
+def overriding_rules(preset: Preset, cwd: str = "", root: Path = Path("/")) -> str:
+    """The file, if there is one, that takes the place of our rules, that ours would hide, or by which the agent works
+    unasked: an administrator's, or one of the session's repository."""
+    for pattern in preset.overriding_files:
+        for folder in [root] if pattern.startswith("/") else _repository_folders(Path(cwd)) if cwd else []:
+            if found := next(iter(sorted(folder.glob(pattern.removeprefix("/")))), None):
+                return f"/{found.relative_to(root)}"
+    return ""
+
+
+def _repository_folders(cwd: Path) -> list[Path]:
+    """The folders whose files an agent reads as those of the repository: from the session's up to the repository's
+    root, and of a linked worktree also the main one."""
+    above = [cwd, *cwd.parents]
+    top = next((folder for folder in above if (folder / ".git").exists()), None)
+    if top is None:
+        return [cwd]
+    folders = above[: above.index(top) + 1]
+    if (top / ".git").is_file():
+        with suppress(OSError, UnicodeDecodeError):
+            link = read_regular(top / ".git", MAX_LINK).decode()
+            own = Path(top, link.partition("gitdir:")[2].strip())  # …/.git/worktrees/NAME
+            folders.append(own.parent.parent.parent)
+    return folders
+
+
+def lifts_policy(preset: Preset, policy: Policy, text: str) -> str:
+    """The command of the agent's own that a prompt begins with and after which the policy would hold no more."""
+    if all(policy.level(capability) == "allow" for capability in CAPABILITIES):
+        return ""
+    word = next(iter(text.split(maxsplit=1)), "").lower()
+    return word if word.removeprefix("/") in preset.lifting_commands and word.startswith("/") else ""
 
 
 def _means_for(preset: Preset, capability: Capability, level: Level) -> Means:

@@ -184,7 +184,7 @@ def _result_text(result: Any) -> str:
         return result or ""
     if isinstance(result, dict):
         fields = cast("Fields", result)
-        for name in ("output", "formatted_output", "stdout", "error", "message"):
+        for name in ("output", "formatted_output", "stdout", "error", "message", "content"):
             if isinstance(fields.get(name), str):
                 return fields[name]
     return msgspec.json.encode(result).decode()

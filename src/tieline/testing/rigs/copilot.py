@@ -3,14 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...script import AnyStep, Run, Write
+from ...script import AnyStep, Get, Run, Write
 from ..acp_rig import AcpRig
 from ..model_apis.chat import Chat
 
+NOWHERE = "http://127.0.0.1:9"
+"""A proxy that is none: what it would do in the network by itself fails at once."""
+
 
 class CopilotRig(AcpRig):
+    """Not in its offline mode, in which it has no tool that fetches; but it reaches loopback alone."""
+
     preset = "copilot"
     api = Chat
+    model_name = "scripted"
     limits = frozenset(
         {
             "question",  # it offers no tool for it over ACP
@@ -21,12 +27,17 @@ class CopilotRig(AcpRig):
     )
 
     def variables(self) -> Mapping[str, str]:
+        # It unpacks itself, 200 MB, into each new HOME, unless that was done beside its package.
+        unpacked = self._binaries.parent / ".cache/copilot"
         return {
+            **({"COPILOT_PKG_CACHE_HOME": str(unpacked)} if unpacked.is_dir() else {}),
             "COPILOT_PROVIDER_BASE_URL": f"{self.model.url}/v1",
             "COPILOT_PROVIDER_API_KEY": "a-dummy-of-this-length",  # it takes a short one out of all that it says
-            "COPILOT_MODEL": "scripted",
-            "COPILOT_OFFLINE": "true",
             "COPILOT_AUTO_UPDATE": "false",
+            "COPILOT_WEB_FETCH_ALLOW_LOCALHOST": "1",
+            "HTTP_PROXY": NOWHERE,
+            "HTTPS_PROXY": NOWHERE,
+            "NO_PROXY": "127.0.0.1",
         }
 
     @staticmethod
@@ -36,5 +47,7 @@ class CopilotRig(AcpRig):
                 return "create", {"path": path, "file_text": content}
             case Run(command):
                 return "bash", {"command": command, "description": "Scripted", "mode": "sync"}
+            case Get(url):
+                return "web_fetch", {"url": url}
             case _:
                 raise ValueError(f"Copilot has no tool for {step!r}")
