@@ -63,7 +63,7 @@ def test_sessions_are_listed_filtered_and_found(hub: Setting) -> None:
     head, row = listed.splitlines()
     assert head.split()[:3] == ["id", "agent", "status"]
     assert row.split()[:3] == [short_id(id), "talker", "idle"]
-    assert "a title to look for · world." in row
+    assert "1 unread · a title to look for · world." in row, "nobody has opened it"
     (found,) = json.loads(ok(hub, "sessions", "--agent", "talker", "-q", "to look for", "--json"))
     assert found["id"] == id
     node = found["node"]

@@ -21,6 +21,7 @@ from tieline.protocol.phone import PhoneSetup
 from tieline.protocol.request_bodies import (
     Claim,
     Decision,
+    MarkChange,
     NewPrompt,
     NewSession,
     Pairing,
@@ -532,6 +533,8 @@ async def test_every_route_has_its_method(hub: Running, client: Client) -> None:
         lambda c: c.check_team_file(""),
         lambda c: c.act_in_team("x", Hold()),
         lambda c: c.clean_team("x", CleanTeam()),
+        lambda c: c.session_marks(),
+        lambda c: c.mark_session("x", MarkChange()),
         lambda c: c.schedules(),
         lambda c: c.schedule("x"),
         lambda c: c.schedule_times(cron="@daily"),

@@ -28,7 +28,7 @@ export async function load() {
   vi.resetModules()
   const [store, decisions, outbox, orders, api] = await Promise.all([import('../src/store/store'), import('../src/asks/decisions'), import('../src/prompts/outbox'), import('../src/commands/pending-commands'), import('../src/api/client')])
   await api.saveDeviceKey(KEY)
-  const ready = (more: Partial<P.Snapshot> = {}) => store.applyFrame({ type: 'ready', state: 'ok', epoch: 'e', cursor: 0, snapshot: { sessions: [], asks: [], prompts: [], nodes: [], teams: [], ...more } })
+  const ready = (more: Partial<P.Snapshot> = {}) => store.applyFrame({ type: 'ready', state: 'ok', epoch: 'e', cursor: 0, snapshot: { sessions: [], asks: [], prompts: [], nodes: [], teams: [], marks: [], ...more } })
   return { store, ready, ...decisions, ...outbox, ...orders, ...api }
 }
 

@@ -17,7 +17,7 @@ beforeEach(() => {
 async function list(all: readonly P.SessionRecord[]) {
   const { ready } = await load()
   const { SessionList } = await import('../src/sessions/session-list')
-  const pins = await import('../src/sessions/pins')
+  const pins = await import('../src/sessions/grouping')
   ready({ sessions: [...all], nodes: NODES })
   const box = document.body.appendChild(document.createElement('div'))
   render(h(SessionList, {}), box)
@@ -49,7 +49,7 @@ it('puts pinned sessions first, and remembers them', async () => {
   await painted()
   expect(groups()).toEqual([['Pinned', ['old']], ['Others', ['new', 'middle']]])
   expect(box.querySelector('[aria-label="Pin: old"]')!.getAttribute('aria-pressed')).toBe('true')
-  expect(JSON.parse(hub.storage.get('tieline.pinned')!)).toEqual(['old'])
+  expect(JSON.parse(hub.storage.get('tieline.marks')!)).toEqual({ old: { pinned: true } }) // until the hub has it
   const storage = hub.storage
   const again = await list(all)
   expect(hub.storage).toBe(storage)

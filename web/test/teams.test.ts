@@ -337,7 +337,7 @@ describe('a running turn', () => {
     const events = [started(1)]
     const { liveWords, store } = await speaking(events)
     events.push(event(2, { type: 'text', text: 'Meanwhile.' }))
-    store.applyFrame({ type: 'ready', state: 'gap', epoch: 'e', cursor: 2, snapshot: { sessions: [], asks: [], prompts: [], nodes: [], teams: [] } })
+    store.applyFrame({ type: 'ready', state: 'gap', epoch: 'e', cursor: 2, snapshot: { sessions: [], asks: [], prompts: [], nodes: [], teams: [], marks: [] } })
     await settle()
     expect(liveWords('s1')?.text).toBe('Meanwhile.')
   })

@@ -7,8 +7,17 @@ from msgspec.structs import replace
 from ..ids import new_id
 from ..protocol.commands import DiffSince
 from ..protocol.pagination import DiffText, EventPage
-from ..protocol.request_bodies import Decision, Forking, NewPrompt, NewSession, PromptEdit, PromptMove, SessionChange
-from ..protocol.views import CommandView, PromptView
+from ..protocol.request_bodies import (
+    Decision,
+    Forking,
+    MarkChange,
+    NewPrompt,
+    NewSession,
+    PromptEdit,
+    PromptMove,
+    SessionChange,
+)
+from ..protocol.views import CommandView, PromptView, SessionMark
 from ..sessions.records import AskRecord, SessionRecord
 from ..sessions.transcript import TranscriptItem
 from .api_requests import ApiRequests
@@ -50,6 +59,13 @@ class SessionsApi(ApiRequests):
 
     async def change_session(self, id: str, change: SessionChange) -> SessionRecord | CommandView:
         return await self.tell("PATCH", f"sessions/{id}", SessionRecord, change)
+
+    async def session_marks(self) -> list[SessionMark]:
+        """How far each session was read, and which are pinned: the person's, on all devices."""
+        return await self.get("session-marks", list[SessionMark])
+
+    async def mark_session(self, id: str, change: MarkChange) -> SessionMark:
+        return await self.change("PATCH", f"sessions/{id}/mark", SessionMark, change)
 
     async def abort(self, session: str) -> bool | CommandView:
         """Interrupt the running turn. Whether there was one."""

@@ -32,6 +32,7 @@ PARTS = (
     "routes.audit",
     "routes.nodes",
     "routes.sessions",
+    "routes.session_marks",
     "routes.changes",
     "routes.prompts",
     "routes.asks",

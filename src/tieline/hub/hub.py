@@ -42,6 +42,7 @@ from .security.origins import Origins
 from .security.peer_credentials import LocalPeer
 from .security.rate_limit import RateLimiter
 from .state.live_state import LiveState
+from .state.session_marks import SessionMarks
 from .stream.encoded_frames import EventSummary
 from .stream.fanout import Fanout
 
@@ -86,6 +87,7 @@ class Hub:
         self.login_limiter = RateLimiter(tries=LOGIN_ATTEMPTS, per_s=RATE_WINDOW_S)
         self.pairing_limiter = RateLimiter(tries=PAIRING_OFFERS, per_s=RATE_WINDOW_S)
         self.state = LiveState(bus)
+        self.marks = SessionMarks(bus, self.state)
         self.fanout = Fanout(bus, self.state, keep_events_days=config.hub.keep_events_days)
         self.nodes = NodeRegistry(bus, env)
         self.dispatcher = CommandDispatcher(bus, self.nodes, local)

@@ -49,6 +49,7 @@ class PhoneStatus(Struct, frozen=True, kw_only=True):
     hint: str = ""
     trust_url: str = ""  # where a phone gets the authority's certificate; empty: closed, or not needed
     trust_until: float = 0.0  # when that page closes
+    trust_qr: str = ""  # the same address as a picture, for the page
     fingerprint: str = ""  # SHA-256 of the authority's certificate, to be compared on the phone
     command: str = ""  # to be typed on the other computer, with `ssh`
     check: PhoneCheck | None = None

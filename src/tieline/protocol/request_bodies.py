@@ -1,14 +1,17 @@
 """What requests to the hub may contain. Unknown fields are refused: a typo must not be silently without effect."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ..drivers.base import AgentOptions, Attachment
 from ..events import Remember
 from ..policy import Policy
 from .views import DeviceKind
+
+MAX_TURNS = 2**53 - 1
+"""What a browser's numbers hold."""
 
 
 class Body(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -32,6 +35,13 @@ class SessionChange(Body, frozen=True, kw_only=True):
     model: str | None = None
     effort: str | None = None
     archived: bool | None = None
+
+
+class MarkChange(Body, frozen=True, kw_only=True):
+    """What is None stays."""
+
+    seen_turns: Annotated[int, Meta(ge=0, le=MAX_TURNS)] | None = None  # it never becomes less
+    pinned: bool | None = None
 
 
 class Forking(Body, frozen=True, kw_only=True):

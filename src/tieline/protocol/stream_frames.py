@@ -3,8 +3,8 @@
 The client speaks first: `authenticate`, then `subscribe` with the cursor and epoch it has. The hub answers `welcome`,
 then `ready`: `ok` (all events after the cursor follow), `gap` (what lay between was trimmed; what is left follows) or
 `reset` (another log than the cursor's: begin anew), with a snapshot each time. Then events with their place in the log,
-deltas without one, and the state of sessions, asks, prompts, nodes, teams and commands as it changes: the latest one
-counts.
+deltas without one, and the state of sessions, asks, prompts, nodes, teams, commands and marks as it changes: the
+latest one counts.
 """
 
 from typing import ClassVar, Literal
@@ -15,7 +15,7 @@ from msgspec import Struct
 from ..events import AnyEvent
 from ..sessions.records import AskRecord, SessionRecord
 from .teams import TeamRecord
-from .views import CommandView, NodeView, PromptView, Snapshot
+from .views import CommandView, NodeView, PromptView, SessionMark, Snapshot
 
 HEARTBEAT_S = 15.0
 """Without a frame for so long, each side says `beat`."""
@@ -109,6 +109,10 @@ class TeamFrame(Frame, tag="team", frozen=True, kw_only=True):
     team: TeamRecord  # its task is cut to one line
 
 
+class MarkFrame(Frame, tag="mark", frozen=True, kw_only=True):
+    mark: SessionMark
+
+
 class CommandFrame(Frame, tag="command", frozen=True, kw_only=True):
     command: CommandView
 
@@ -131,7 +135,7 @@ class ProblemFrame(Frame, tag="problem", frozen=True, kw_only=True):
 
 AnyHubFrame = (
     Welcome | Ready | EventFrame | DeltaFrame | SessionFrame | PromptFrame | AskFrame | NodeFrame | TeamFrame
-    | CommandFrame | GoneFrame | ProblemFrame | Beat
+    | MarkFrame | CommandFrame | GoneFrame | ProblemFrame | Beat
 )  # fmt: skip
 
 for _frame in (*AnyClientFrame.__args__, *AnyHubFrame.__args__):

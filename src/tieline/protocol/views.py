@@ -98,6 +98,14 @@ class DeviceView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     current: bool = False  # the one that asks
 
 
+class SessionMark(Struct, frozen=True, kw_only=True):
+    """What the hub's person has of a session, the same on all devices."""
+
+    id: str  # the session's
+    seen_turns: int = 0  # so many of its turns were read
+    pinned: bool = False
+
+
 class Snapshot(Struct, frozen=True, kw_only=True):
     """The present, beside the log: enough to draw everything without another request."""
 
@@ -106,6 +114,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     prompts: tuple[PromptView, ...] = ()  # waiting and running
     nodes: tuple[NodeView, ...] = ()
     teams: tuple[TeamRecord, ...] = ()  # their tasks are cut to one line
+    marks: tuple[SessionMark, ...] = ()
 
 
 def view(prompt: PromptRecord) -> PromptView:

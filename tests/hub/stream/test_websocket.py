@@ -48,7 +48,7 @@ async def test_it_says_welcome_and_where_it_stands(hub: Served) -> None:
         assert ready["state"] == "reset"  # it came with no epoch: it begins with the present
         assert ready["epoch"] == hub.hub.fanout.epoch
         assert ready["cursor"] == hub.hub.fanout.cursor
-        assert set(ready["snapshot"]) == {"sessions", "asks", "prompts", "nodes", "teams"}
+        assert set(ready["snapshot"]) == {"sessions", "asks", "prompts", "nodes", "teams", "marks"}
 
 
 async def test_a_bearer_needs_no_first_frame(hub: Served) -> None:

@@ -1,6 +1,6 @@
 /** What can be done from the keyboard and the command palette: each action once, with its key and when it is possible. */
 import { signal } from '@preact/signals'
-import { togglePin } from '../sessions/pins'
+import { togglePin } from '../sessions/marks'
 import { loadLocal, saveLocal } from '../shared/local-storage'
 import { visibleAsks } from '../store/store'
 import { dock, isDesktop, setDock, type Panel } from './columns'

@@ -10,6 +10,7 @@ import { Channels } from '../messages/channels'
 import { DeadLetters } from '../messages/dead-letters'
 import { Inboxes } from '../messages/inboxes'
 import { MessageThreads, MessageThread } from '../messages/message-threads'
+import { unreadSessions } from '../sessions/marks'
 import { NewSession } from '../sessions/new-session'
 import { NeedsYou, SessionList } from '../sessions/session-list'
 import { SessionPage } from '../sessions/session-page'
@@ -30,7 +31,7 @@ export const signedOut = signal<string | undefined>(undefined)
 
 effect(() => {
   const count = asks.value.size + waitingTeams.value.length
-  document.title = count ? `(${count}) Tieline` : 'Tieline'
+  document.title = `${count ? `(${count}) ` : ''}Tieline${unreadSessions.value ? ` · ${unreadSessions.value} unread` : ''}`
   const badge = navigator as Navigator & { setAppBadge?: (count: number) => Promise<void> }
   void badge.setAppBadge?.(count).catch(() => undefined)
 })
@@ -60,7 +61,7 @@ function Navigation() {
   return (
     <nav class="nav" aria-label="Main">
       {LINKS.map(([to, icon, label, pages]) => (
-        <a key={to} href={to} data-internal="1" aria-current={pages.includes(route.value.page) ? 'page' : undefined}>
+        <a key={to} href={to} data-internal="1" aria-current={pages.includes(route.value.page) || (to === '/settings' && route.value.page === 'usage' && !isDesktop.value) ? 'page' : undefined}>
           <Icon name={icon} /><span>{label}</span>
           {!!waiting[to] && <span class="badge" aria-label={`${waiting[to]} waiting for you`}>{waiting[to]}</span>}
         </a>

@@ -8,7 +8,7 @@ import type * as P from '../generated/protocol'
 
 export type HubFrame =
   | P.Welcome | P.Ready | P.EventFrame | P.DeltaFrame | P.SessionFrame | P.PromptFrame | P.AskFrame | P.NodeFrame
-  | P.TeamFrame | P.CommandFrame | P.GoneFrame | P.ProblemFrame | P.Beat
+  | P.TeamFrame | P.MarkFrame | P.CommandFrame | P.GoneFrame | P.ProblemFrame | P.Beat
 
 export interface ConnectionState {
   readonly state: 'connecting' | 'online' | 'waiting' | 'signed-out' | 'outdated'

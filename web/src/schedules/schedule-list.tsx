@@ -45,6 +45,7 @@ function ScheduleCard({ schedule, onChange }: { schedule: P.ScheduleView; onChan
       <div class="row wrap"><a class="grow" href={scheduleUrl(schedule.id)} data-internal="1"><strong>{visibleLine(schedule.name)}</strong></a><NextTime schedule={schedule} /></div>
       <p class="ellipsis">{visibleLine(schedule.prompt)}</p>
       <p class="faint small-text">{visibleLine([whenText(schedule), agentName(schedule.agent), baseName(schedule.cwd), nodes.value.size > 1 ? nodes.value.get(schedule.node)?.name ?? schedule.node : ''].filter(Boolean).join(' · '))}</p>
+      {schedule.next[0] !== undefined && <p class="small-text"><span class="faint">Next</span> {momentIn(schedule.zone, schedule.next[0])}</p>}
       {last && <p class="small-text"><RunChip run={last} /> <span class="faint">{ago(last.ended_at || last.started_at || last.due_at, now.value)}</span> {visibleLine(last.problem || last.text || '').slice(0, 120)}</p>}
       <ScheduleButtons schedule={schedule} onChange={onChange} />
     </article>

@@ -8,12 +8,13 @@ import { danger } from '../asks/danger'
 import type * as P from '../generated/protocol'
 import { STATE_LABELS, actionSummary, agentName, ago, askHeading, cost, plainLine, sessionState, sessionTitle, type SessionState } from '../shared/format'
 import { visibleLine } from '../shared/visible-text'
-import { loaded, nodes, now, visibleAsks, sessions, unread } from '../store/store'
+import { loaded, nodes, now, visibleAsks, sessions } from '../store/store'
 import { WaitingTeam, waitingTeams } from '../teams/teams'
 import { AgentMark } from '../ui/agent-mark'
 import { Empty } from '../ui/components'
 import { Icon } from '../ui/icons'
-import { grouping, groupSessions, isClosed, isPinned, setGrouping, toggleGroup, togglePin, type Group, type Grouping } from './pins'
+import { grouping, groupSessions, isClosed, setGrouping, toggleGroup, type Group, type Grouping } from './grouping'
+import { isPinned, togglePin, unread, unreadSessions } from './marks'
 
 export function NeedsYou() {
   const all = visibleAsks.value
@@ -93,7 +94,7 @@ export function SessionList() {
           </select>
         </div>
         <div class="filters" role="group" aria-label="Show">
-          {FILTERS.map(([name, label]) => <button key={name} type="button" class={filter === name ? 'on' : ''} aria-pressed={filter === name} onClick={() => setFilter(name)}>{label}</button>)}
+          {FILTERS.map(([name, label]) => <button key={name} type="button" class={filter === name ? 'on' : ''} aria-pressed={filter === name} onClick={() => setFilter(name)}>{label}{name === 'unread' && unreadSessions.value > 0 && <span class="badge">{unreadSessions.value}</span>}</button>)}
         </div>
       </div>
       <div class="session-list">

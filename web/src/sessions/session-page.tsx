@@ -11,12 +11,13 @@ import type * as P from '../generated/protocol'
 import { Composer } from '../prompts/composer'
 import { agentName, canDo, STATE_LABELS, sessionState, abbreviateHome, sessionTitle } from '../shared/format'
 import { visibleLine } from '../shared/visible-text'
-import { closeThread, connectionState, loadBackTo, loaded, loadOlder, markSeen, nodes, openThread, sessions, thread, threadProblem, visibleAsks } from '../store/store'
+import { closeThread, connectionState, loadBackTo, loaded, loadOlder, nodes, openThread, sessions, thread, threadProblem, visibleAsks } from '../store/store'
 import { ThreadRow } from '../thread/thread-rows'
 import type { Thread } from '../thread/thread'
 import { VirtualList } from '../thread/virtual-list'
 import { Empty, Pane, Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
+import { markSeen } from './marks'
 import { Dock, PanelSheet } from './session-panels'
 
 export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'diff' | 'info'; at?: number }) {
@@ -27,7 +28,10 @@ export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'di
     return closeThread
   }, [id])
   useEffect(() => {
-    if (session && document.visibilityState === 'visible') markSeen(session)
+    const look = () => { if (session && document.visibilityState === 'visible') markSeen(session) }
+    look()
+    document.addEventListener('visibilitychange', look)
+    return () => document.removeEventListener('visibilitychange', look)
   }, [session?.turns, id, !!session])
   useLayoutEffect(() => {
     if (!isDesktop.value || !sheet) return

@@ -14,7 +14,7 @@ import { visible } from '../shared/visible-text'
 import { nodes, now, thread } from '../store/store'
 import { Empty, Problem, Sheet, useFetched } from '../ui/components'
 import { Icon } from '../ui/icons'
-import { isPinned, togglePin } from './pins'
+import { isPinned, togglePin } from './marks'
 import { POLICIES } from './policies'
 
 const TITLES: Readonly<Record<Panel, string>> = { diff: 'Changes', info: 'About this session' }

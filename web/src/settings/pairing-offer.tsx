@@ -20,7 +20,7 @@ export function PairingOffer({ offer }: { offer: P.Offer }) {
           <p><Icon name="warn" /> <strong>Only the hub’s own machine reaches this address.</strong></p>
           {offer.kind === 'node'
             ? <p>For another machine: <code>tieline down</code>, then <code>tieline up --host 0.0.0.0</code> with TLS (<code>hub.tls_certificate</code>, <code>hub.tls_key</code>), or with <code>--insecure</code> on a network you trust. Behind a proxy or a tunnel, set its address in <code>hub.public_url</code>. Then come back here.</p>
-            : <p>For a phone, run <code>tieline phone</code> on the hub’s machine. It sets up a way and shows the code to scan.</p>}
+            : <p>For a phone, set up a way above, under <em>Phone</em>, or run <code>tieline phone</code> on the hub’s machine. Then there is a code to scan.</p>}
         </div>
       )}
       <p>{INSTRUCTIONS[offer.kind === 'node' ? 'node' : 'page'][offer.here_only ? 'here' : 'there']}</p>

@@ -5,8 +5,11 @@ import { Pane } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { AuditLog } from './audit-log'
 import { Devices } from './devices'
+import { lazy } from '../ui/lazy'
 import { Machines } from './machines'
 import { NotificationSettings } from './notification-settings'
+
+const PhoneAccess = lazy(() => import('./phone-access').then((one) => one.PhoneAccess))
 
 export function Settings() {
   return (
@@ -15,6 +18,7 @@ export function Settings() {
       <div class="pane-scroll page">
         <NotificationSettings />
         <Machines />
+        <PhoneAccess />
         <Devices />
         <section aria-label="Usage">
           <h2><Icon name="usage" /> Usage</h2>

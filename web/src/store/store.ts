@@ -4,7 +4,6 @@ import { get, isNotFound, isOutcomeUnknown, errorMessage } from '../api/client'
 import { Stream, type HubFrame, type ConnectionState } from '../connection/stream'
 import type * as P from '../generated/protocol'
 import { closeNotification } from '../push/subscription'
-import { saveLocal, loadLocal } from '../shared/local-storage'
 import { Thread } from '../thread/thread'
 
 export const me = signal<P.Me | undefined>(undefined)
@@ -15,6 +14,8 @@ export const prompts = signal<ReadonlyMap<string, P.PromptView>>(new Map())
 export const nodes = signal<ReadonlyMap<string, P.NodeView>>(new Map())
 /** Team conversations; of their tasks, the first line. */
 export const teams = signal<ReadonlyMap<string, P.TeamRecord>>(new Map())
+/** How far each session was read, and which are pinned: as the hub has it for all devices. */
+export const marks = signal<ReadonlyMap<string, P.SessionMark>>(new Map())
 export const commands = signal<ReadonlyMap<string, P.CommandView>>(new Map())
 /** Asks answered a moment ago: their cards stay long enough to be read. */
 export const recentlyAnswered = signal<ReadonlyMap<string, P.AskRecord>>(new Map())
@@ -122,10 +123,14 @@ export function applyFrame(frame: HubFrame): void {
       case 'team':
         upsert(teams, frame.team)
         break
+      case 'mark':
+        upsert(marks, frame.mark)
+        break
       case 'command':
         applyCommand(frame.command)
         break
       case 'gone':
+        if (frame.kind === 'session') removeById(marks, frame.id)
         removeById({ session: sessions, prompt: prompts, ask: asks, node: nodes, team: teams }[frame.kind] as typeof sessions, frame.id)
         break
     }
@@ -173,6 +178,7 @@ function applySnapshot(frame: P.Ready): void {
   prompts.value = byId(snapshot.prompts)
   nodes.value = byId(snapshot.nodes)
   teams.value = byId(snapshot.teams)
+  marks.value = byId(snapshot.marks)
   loaded.value = true
   const open = thread.value
   if (open) {
@@ -272,19 +278,4 @@ export async function loadBackTo(of: Thread, seq: number): Promise<boolean> {
     if (thread.peek() !== of || (of.firstSeq === first && of.hasOlder.value)) return false
   }
   return true
-}
-
-// --- read marks ----------------------------------------------------------------------------------------------
-
-const seenTurns = signal(loadLocal<Record<string, number>>('seen', {}))
-
-export function unread(session: P.SessionRecord): number {
-  return Math.max(0, session.turns - (seenTurns.value[session.id] ?? 0))
-}
-
-export function markSeen(session: P.SessionRecord): void {
-  if ((seenTurns.peek()[session.id] ?? 0) === session.turns) return
-  const remaining = Object.entries(seenTurns.peek()).filter(([id]) => sessions.peek().has(id))
-  seenTurns.value = { ...Object.fromEntries(remaining), [session.id]: session.turns }
-  saveLocal('seen', seenTurns.value)
 }

@@ -21,7 +21,7 @@ from ...events import Done, TurnStarted
 from ...ids import new_id
 from ...protocol.request_bodies import NewPrompt, NewSession, Pairing
 from ...protocol.stream_frames import DeltaFrame, EventFrame, PromptFrame, Ready
-from ...protocol.views import CommandView, NodeView
+from ...protocol.views import CommandView, NodeView, SessionMark
 from ...sessions.records import SessionRecord
 from .. import hub_connection
 from ..errors import FAILED, print_error
@@ -49,7 +49,8 @@ def list_sessions(*, every: bool, agent: str, node: str, status: str, query: str
             print_json(found)
             return 0
         nodes = {one.id: one for one in await client.nodes()}
-        rows = [_row(one, nodes) for one in found]
+        marks = {one.id: one for one in await client.session_marks()}
+        rows = [_row(one, nodes, marks.get(one.id)) for one in found]
         print_rows(
             TITLES, [_styled(row) for row in rows], 'No sessions. Start one: tieline send --new codex "your task"'
         )
@@ -58,11 +59,13 @@ def list_sessions(*, every: bool, agent: str, node: str, status: str, query: str
     return hub_connection.run_with_client(work)
 
 
-def _row(record: SessionRecord, nodes: dict[str, NodeView]) -> tuple[str, ...]:
+def _row(record: SessionRecord, nodes: dict[str, NodeView], mark: SessionMark | None) -> tuple[str, ...]:
     machine = nodes.get(record.node)
     name = machine.name or machine.id if machine else record.node
     said = record.problem if record.status == "failed" else record.last_line
-    what = " · ".join(part for part in (one_line(record.title, 60), one_line(said, 60)) if part)
+    unread = record.turns - (mark.seen_turns if mark else 0)
+    marked = ("pinned" if mark and mark.pinned else "", f"{unread} unread" if unread > 0 else "")
+    what = " · ".join(part for part in (*marked, one_line(record.title, 60), one_line(said, 60)) if part)
     return (
         short_id(record.id),
         one_line(record.agent, 20) + (" (terminal)" if record.kind == "attached" else ""),

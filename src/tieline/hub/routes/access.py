@@ -16,6 +16,7 @@ from ..http.problems import RequestRefused
 from ..http.request import NO_CONTENT, Request, device_of, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
+from ..phone.qr_code import qr_code
 from ..security.auth import OWNER, actor_name
 from ..security.origins import host_name, is_loopback
 
@@ -70,7 +71,7 @@ async def offer(request: Request) -> Response:
     word = "login" if pairing.kind == "page" else "pair"
     url = f"{_url(request, page=pairing.kind == 'page')}/#{word}={secret}"
     here_only = is_loopback(urlsplit(url).hostname or "")
-    qr = _qr_code(url) if pairing.kind == "page" and not here_only else ""
+    qr = qr_code(url) if pairing.kind == "page" and not here_only else ""
     made = Offer(kind=pairing.kind, secret=secret, url=url, expires_at=expires_at, qr=qr, here_only=here_only)
     return json_response(made, 201)
 
@@ -158,13 +159,6 @@ def _url(request: Request, *, page: bool = False) -> str:
     if hub.url and (local or hub.config.hub.public_url):
         return hub.url.rstrip("/")
     return f"{'https' if hub.origins.is_tls(host, request.scope) else 'http'}://{host}"
-
-
-def _qr_code(url: str) -> str:
-    """A QR code on white, readable also on a dark page."""
-    import segno
-
-    return segno.make(url, error="l", micro=False).svg_data_uri(border=4, light="white", omitsize=True)
 
 
 def _name(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from ...protocol.phone import PhoneSetup, PhoneStatus, PhoneWay
@@ -9,6 +10,7 @@ from ..http.problems import RequestRefused
 from ..http.request import NO_CONTENT, Request, device_of, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
+from ..phone.qr_code import qr_code
 from ..security.auth import actor_name
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ TAGS = ["access"]
 @get("/api/v1/phone", tags=TAGS, spec=RouteSpec(response=PhoneStatus, problems=("Unsupported",)))
 async def status(request: Request) -> Response:
     """The way that phones reach the hub by, if one is set up."""
-    return json_response(_phone(request).status())
+    return json_response(_with_code(_phone(request).status()))
 
 
 @get("/api/v1/phone/ways", tags=TAGS, spec=RouteSpec(response=list[PhoneWay], problems=("Unsupported",)))
@@ -39,7 +41,7 @@ async def set_up(request: Request) -> Response:
     """Set up a way, in place of the one before, and check it. The hub keeps it over restarts."""
     wanted = await parse_body(request, PhoneSetup)
     _audit(request, f"set up {wanted.way}")
-    return json_response(await _phone(request).set_up(wanted))
+    return json_response(_with_code(await _phone(request).set_up(wanted)))
 
 
 @delete("/api/v1/phone", tags=TAGS, spec=RouteSpec(status=204, problems=("Unsupported",)))
@@ -48,6 +50,10 @@ async def turn_off(request: Request) -> Response:
     _audit(request, "turned off")
     await _phone(request).turn_off()
     return NO_CONTENT
+
+
+def _with_code(status: PhoneStatus) -> PhoneStatus:
+    return replace(status, trust_qr=qr_code(status.trust_url)) if status.trust_url else status
 
 
 def _audit(request: Request, step: str) -> None:

@@ -92,6 +92,7 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ("DELETE", f"{API}/devices/{{device}}"),
     ("DELETE", f"{API}/nodes/{{node}}"),
     ("PATCH", f"{API}/sessions/{{session}}"),
+    ("PATCH", f"{API}/sessions/{{session}}/mark"),
     ("POST", f"{API}/sessions/{{session}}/adopt"),
     ("PATCH", f"{API}/sessions/{{session}}/prompts/{{prompt}}"),
     ("POST", f"{API}/channels/reload"),
@@ -120,9 +121,9 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ),
 )
 """What the agent in a person's terminal may not do: decide, let in somebody who may, turn somebody out, change a
-policy or another's words, agree to code, look through everybody's sessions, open the hub to other machines, have agents
-started later, make rules for decisions, read another's files, or put its own work into a commit or out into the
-world."""
+policy or another's words, say what a person has read, agree to code, look through everybody's sessions, open the
+hub to other machines, have agents started later, make rules for decisions, read another's files, or put its own
+work into a commit or out into the world."""
 
 RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Routes that take single-use secrets: rate-limited."""

@@ -1,4 +1,5 @@
-"""The present, held in memory: sessions, asks, prompts, nodes, teams and commands, as the bus's tables have them.
+"""The present, held in memory: sessions, asks, prompts, nodes, teams, commands and marks, as the bus's tables
+have them.
 
 Every hub on a bus has the same. Reading costs nothing; whoever subscribes is told what changes from then on, as the
 frame that clients get. What is there at the start is not told: it is in the snapshot.
@@ -15,18 +16,20 @@ from ...protocol.stream_frames import (
     AskFrame,
     CommandFrame,
     GoneFrame,
+    MarkFrame,
     NodeFrame,
     PromptFrame,
     SessionFrame,
     TeamFrame,
 )
 from ...protocol.teams import TeamRecord
-from ...protocol.views import CommandView, NodeView, PromptView, Snapshot, view
+from ...protocol.views import CommandView, NodeView, PromptView, SessionMark, Snapshot, view
 from ...sessions.records import ASKS, PROMPTS, SESSIONS, AskRecord, PromptRecord, SessionRecord
 from ...teams.records import TEAMS, decode_record
 
 NODES = "nodes"
 COMMANDS = "commands"
+MARKS = "session_marks"
 MAX_TASK_LINE = 300
 """Characters of a team's task that every client is given; `GET teams/{id}` has all of it."""
 
@@ -43,6 +46,7 @@ class LiveState:
         self.nodes: dict[str, NodeView] = {}
         self.teams: dict[str, TeamRecord] = {}  # with the first line of their tasks
         self.commands: dict[str, CommandView] = {}
+        self.marks: dict[str, SessionMark] = {}  # by session
         self._caches = tuple(
             TableCache(bus.table(name), apply)
             for name, apply in (
@@ -52,6 +56,7 @@ class LiveState:
                 (NODES, self._node),
                 (TEAMS, self._team),
                 (COMMANDS, self._command),
+                (MARKS, self._mark),
             )
         )
         self._listeners: list[StateListener] = []
@@ -82,6 +87,7 @@ class LiveState:
             prompts=tuple(sorted(self.prompts.values(), key=lambda prompt: prompt.place)),
             nodes=tuple(self.nodes.values()),
             teams=tuple(self.teams.values()),
+            marks=tuple(mark for mark in self.marks.values() if mark.id in self.sessions),
         )
 
     def subscribe(self, callback: StateListener) -> Callable[[], None]:
@@ -154,6 +160,13 @@ class LiveState:
         command = self.commands[key] = _command(value)
         self._notify(CommandFrame(command=command), told)
 
+    def _mark(self, key: str, value: bytes | None, told: bool) -> None:
+        if value is None:
+            self.marks.pop(key, None)  # its session is gone, and that was told
+            return
+        mark = self.marks[key] = decode_mark(value)
+        self._notify(MarkFrame(mark=mark), told)
+
     def _notify(self, frame: AnyHubFrame, told: bool) -> None:
         if told:
             for subscriber in tuple(self._listeners):
@@ -165,3 +178,4 @@ _ask = msgspec.json.Decoder(AskRecord).decode
 _prompt = msgspec.json.Decoder(PromptRecord).decode
 _node = msgspec.json.Decoder(NodeView).decode
 _command = msgspec.json.Decoder(CommandView).decode
+decode_mark = msgspec.json.Decoder(SessionMark).decode

@@ -1,20 +1,9 @@
-/** Which sessions this device has pinned to the top of the list, and how it groups the others. */
+/** How this device groups the sessions in its list. */
 import { signal } from '@preact/signals'
 import type * as P from '../generated/protocol'
 import { abbreviateHome } from '../shared/format'
 import { loadLocal, saveLocal } from '../shared/local-storage'
 import { visibleLine } from '../shared/visible-text'
-import { sessions } from '../store/store'
-
-const pinned = signal<readonly string[]>(loadLocal<string[]>('pinned', []))
-
-export const isPinned = (id: string): boolean => pinned.value.includes(id)
-
-export function togglePin(id: string): void {
-  const others = pinned.peek().filter((one) => one !== id && sessions.peek().has(one)) // those that were removed go, too
-  pinned.value = pinned.peek().includes(id) ? others : [...others, id]
-  saveLocal('pinned', pinned.value)
-}
 
 export type Grouping = 'none' | 'project' | 'machine'
 export const grouping = signal<Grouping>(loadLocal<Grouping>('grouping', 'none'))
