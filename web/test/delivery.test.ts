@@ -154,7 +154,7 @@ describe('a prompt', () => {
     expect(page.queuedPrompts('s')).toMatchObject([{ tick: 'failed', files: ['a.png'] }])
     page.store.applyFrame({ type: 'prompt', prompt: { id: page.queuedPrompts('s')[0]!.id, session: 's', status: 'queued' } as unknown as P.PromptView })
     await settle()
-    page.store.applyFrame({ type: 'ready', state: 'ok', epoch: 'e', cursor: 0, snapshot: { sessions: [], asks: [], prompts: [], nodes: [], teams: [], marks: [] } })
+    page.ready()
     expect(page.queuedPrompts('s'), 'it had arrived after all').toEqual([])
   })
   it('with files that the machine has already processed is not shown as lost after a reload', async () => {

@@ -24,11 +24,14 @@ beforeEach(() => {
   })
 })
 
+export const readyFrame = (more: Partial<P.Snapshot> = {}, how: Partial<P.Ready> = {}): P.Ready =>
+  ({ type: 'ready', state: 'ok', epoch: 'e', cursor: 0, snapshot: { sessions: [], asks: [], prompts: [], nodes: [], teams: [], marks: [], ...more }, snapshot_sent: 'whole', sessions_left: 0, ...how })
+
 export async function load() {
   vi.resetModules()
   const [store, decisions, outbox, orders, api] = await Promise.all([import('../src/store/store'), import('../src/asks/decisions'), import('../src/prompts/outbox'), import('../src/commands/pending-commands'), import('../src/api/client')])
   await api.saveDeviceKey(KEY)
-  const ready = (more: Partial<P.Snapshot> = {}) => store.applyFrame({ type: 'ready', state: 'ok', epoch: 'e', cursor: 0, snapshot: { sessions: [], asks: [], prompts: [], nodes: [], teams: [], marks: [], ...more } })
+  const ready = (more: Partial<P.Snapshot> = {}, how: Partial<P.Ready> = {}) => store.applyFrame(readyFrame(more, how))
   return { store, ready, ...decisions, ...outbox, ...orders, ...api }
 }
 

@@ -14,16 +14,16 @@ beforeEach(() => {
   vi.stubGlobal('IntersectionObserver', class { observe() {} disconnect() {} }) // jsdom has none
 })
 
-async function list(all: readonly P.SessionRecord[]) {
-  const { ready } = await load()
+async function list(all: readonly P.SessionRecord[], how: Partial<P.Ready> = {}) {
+  const { ready, store } = await load()
   const { SessionList } = await import('../src/sessions/session-list')
   const pins = await import('../src/sessions/grouping')
-  ready({ sessions: [...all], nodes: NODES })
+  ready({ sessions: [...all], nodes: NODES }, how)
   const box = document.body.appendChild(document.createElement('div'))
   render(h(SessionList, {}), box)
   const painted = () => new Promise((done) => setTimeout(done, 30))
   const groups = () => [...box.querySelectorAll('.session-list > section')].map((one) => [one.getAttribute('aria-label'), [...one.querySelectorAll('strong')].map((row) => row.textContent)])
-  return { box, groups, painted, ...pins }
+  return { box, groups, painted, store, ...pins }
 }
 
 it('shows the last line without Markdown’s marks', () => {
@@ -76,4 +76,20 @@ it('has few of very many rows in the document', async () => {
   more.click()
   await painted()
   expect(box.querySelectorAll('.session')).toHaveLength(200)
+})
+
+it('says so while the hub has not sent all sessions, also in a search', async () => {
+  const { box, painted, store } = await list([session('first')], { snapshot_sent: 'parts', sessions_left: 1500 })
+  const status = () => box.querySelector('[role=status]')!.textContent
+  expect(status()).toBe('Shown so far: 1 sessions. 1,500 more are coming …')
+  const search = box.querySelector<HTMLInputElement>('input[type=search]')!
+  search.value = 'second'
+  search.dispatchEvent(new Event('input', { bubbles: true }))
+  await painted()
+  expect(status()).toMatch(/^Searched so far/)
+  expect(box.textContent).not.toContain('No matching sessions')
+  store.applyFrame({ type: 'sessions', sessions: [session('second')], left: 0 })
+  await painted()
+  expect(box.querySelector('.session strong')!.textContent).toBe('second')
+  expect(status()).toBe('')
 })

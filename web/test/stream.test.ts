@@ -55,6 +55,7 @@ describe('the stream', () => {
     last().open()
     expect(last().said.map((frame) => frame.type)).toEqual(['authenticate', 'subscribe'])
     expect(last().said[0]).toMatchObject({ token: 'tl_own' })
+    expect(last().said[1]).toMatchObject({ snapshot: 'parts' })
     expect(state()).toBe('connecting')
     last().tell(READY)
     expect(state()).toBe('online')
@@ -62,14 +63,14 @@ describe('the stream', () => {
   it('reconnects with its cursor and epoch', () => {
     last().open(); last().tell(READY)
     stream.follow({ sessions: ['s'], after: 7 })
-    expect(last().said.at(-1)).toMatchObject({ type: 'subscribe', after: 7, epoch: 'e1', sessions: ['s'] })
+    expect(last().said.at(-1)).toMatchObject({ type: 'subscribe', after: 7, epoch: 'e1', sessions: ['s'], snapshot: 'known' })
     stream.acknowledge(12)
     last().end()
     expect(state()).toBe('waiting')
     pass(1000)
     last().open()
     expect(sockets).toHaveLength(2)
-    expect(last().said[1]).toMatchObject({ type: 'subscribe', after: 12, epoch: 'e1', sessions: ['s'] })
+    expect(last().said[1]).toMatchObject({ type: 'subscribe', after: 12, epoch: 'e1', sessions: ['s'], snapshot: 'parts' })
   })
   it('backs off up to a limit', () => {
     const waits: number[] = []

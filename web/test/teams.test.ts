@@ -3,7 +3,7 @@
 import { h, render } from 'preact'
 import { describe, expect, it, vi } from 'vitest'
 import type * as P from '../src/generated/protocol'
-import { hub, load, settle, type SentRequest } from './fake-hub'
+import { hub, load, readyFrame, settle, type SentRequest } from './fake-hub'
 
 const ended = (seq: number, member: string, text: string, more: object = {}): P.TeamEntry => ({ seq, entry: { type: 'turn_ended', turn: seq, member, status: 'success', text, ...more } })
 const record = (more: Partial<P.TeamRecord> = {}): P.TeamRecord => ({ id: 't', name: 'shop', task: 'Build it.', status: 'running', members: ['dev', 'alice'], active_at: 1, ...more })
@@ -337,7 +337,7 @@ describe('a running turn', () => {
     const events = [started(1)]
     const { liveWords, store } = await speaking(events)
     events.push(event(2, { type: 'text', text: 'Meanwhile.' }))
-    store.applyFrame({ type: 'ready', state: 'gap', epoch: 'e', cursor: 2, snapshot: { sessions: [], asks: [], prompts: [], nodes: [], teams: [], marks: [] } })
+    store.applyFrame(readyFrame({}, { state: 'gap', cursor: 2 }))
     await settle()
     expect(liveWords('s1')?.text).toBe('Meanwhile.')
   })

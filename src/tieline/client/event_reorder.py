@@ -23,12 +23,12 @@ from ..events import (
     TurnStarted,
 )
 from ..protocol.stream_frames import AnyHubFrame, DeltaFrame, EventFrame, GoneFrame, Ready
+from ..sessions.records import AT_WORK
 
 MAX_HELD = 1000
 """Deltas of a session that wait, at most; the oldest go first."""
 MAX_SESSIONS = 1000
 """Sessions whose order is known, at most; those that were quiet for longest go first."""
-RUNNING = ("working", "waiting", "stuck")
 
 
 class EventReorderer:
@@ -57,7 +57,7 @@ class EventReorderer:
     def _begin(self, ready: Ready) -> None:
         if ready.state == "reset":
             self._sessions.clear()
-        self._before = {one.id: (one.status in RUNNING, one.turns > 0) for one in ready.snapshot.sessions}
+        self._before = {one.id: (one.status in AT_WORK, one.turns > 0) for one in ready.snapshot.sessions}
 
     def _order_of(self, session: str) -> "SessionOrder":
         order = self._sessions.pop(session, None)

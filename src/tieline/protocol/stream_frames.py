@@ -5,6 +5,9 @@ then `ready`: `ok` (all events after the cursor follow), `gap` (what lay between
 `reset` (another log than the cursor's: begin anew), with a snapshot each time. Then events with their place in the log,
 deltas without one, and the state of sessions, asks, prompts, nodes, teams, commands and marks as it changes: the
 latest one counts.
+
+A client may ask for the snapshot in parts: `ready` then has the sessions that matter first, and the others follow in
+`sessions` frames between what happens.
 """
 
 from typing import ClassVar, Literal
@@ -24,6 +27,9 @@ SILENCE_S = 40.0
 AUTHENTICATE_S = 10.0
 MAX_FRAME = 256 * 1024
 """Bytes of a frame from a client."""
+
+SnapshotMode = Literal["whole", "parts", "known"]
+"""`known`: this connection has had it, and what changed since was told or will be."""
 
 
 class Frame(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=""):
@@ -46,6 +52,7 @@ class Subscribe(Frame, tag="subscribe", frozen=True, kw_only=True):
     events: bool = True
     deltas: bool = True
     visible: bool = True  # a person looks at it: no push is needed
+    snapshot: SnapshotMode = "whole"
 
 
 class Visible(Frame, tag="visible", frozen=True, kw_only=True):
@@ -75,6 +82,8 @@ class Ready(Frame, tag="ready", frozen=True, kw_only=True, omit_defaults=False):
     epoch: str
     cursor: int  # where the log stood when the snapshot was taken
     snapshot: Snapshot
+    snapshot_sent: SnapshotMode = "whole"  # `known`: the snapshot is empty, the client's own goes on
+    sessions_left: int = 0  # that follow in `sessions` frames
 
 
 class EventFrame(Frame, tag="event", frozen=True, kw_only=True):
@@ -91,6 +100,15 @@ class DeltaFrame(Frame, tag="delta", frozen=True, kw_only=True):
 
 class SessionFrame(Frame, tag="session", frozen=True, kw_only=True):
     session: SessionRecord
+
+
+class SessionsFrame(Frame, tag="sessions", frozen=True, kw_only=True):
+    """The next of the sessions that were not in `ready`, as they are now. When none are left, a client that kept those
+    of an earlier connection drops what has not come."""
+
+    sessions: tuple[SessionRecord, ...]
+    marks: tuple[SessionMark, ...] = ()  # of these sessions
+    left: int
 
 
 class PromptFrame(Frame, tag="prompt", frozen=True, kw_only=True):
@@ -134,8 +152,8 @@ class ProblemFrame(Frame, tag="problem", frozen=True, kw_only=True):
 
 
 AnyHubFrame = (
-    Welcome | Ready | EventFrame | DeltaFrame | SessionFrame | PromptFrame | AskFrame | NodeFrame | TeamFrame
-    | MarkFrame | CommandFrame | GoneFrame | ProblemFrame | Beat
+    Welcome | Ready | EventFrame | DeltaFrame | SessionFrame | SessionsFrame | PromptFrame | AskFrame | NodeFrame
+    | TeamFrame | MarkFrame | CommandFrame | GoneFrame | ProblemFrame | Beat
 )  # fmt: skip
 
 for _frame in (*AnyClientFrame.__args__, *AnyHubFrame.__args__):

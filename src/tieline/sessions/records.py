@@ -21,6 +21,8 @@ ASKS = "asks"
 SessionStatus = Literal["idle", "working", "waiting", "stuck", "failed", "closed"]
 """idle: ready for a prompt · working: a turn runs · waiting: it waits for an answer · stuck: the agent gives no sign of
 life · failed: the agent is dead, and the next prompt revives it by resume · closed: over."""
+AT_WORK: tuple[SessionStatus, ...] = ("working", "waiting", "stuck")
+"""A turn runs."""
 
 PromptStatus = Literal["received", "queued", "running", "done", "failed", "cancelled", "indeterminate"]
 """indeterminate: it may have run, wholly or in part; it is never run again by itself."""

@@ -4,12 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from .records import SessionRecord
+from .records import AT_WORK, SessionRecord
 
 Ending = Callable[[tuple[SessionRecord, ...]], None]
 """Told which turns are waited for at the end, each time it changes."""
-
-AT_WORK = ("working", "waiting", "stuck")
 
 
 LOOK_S = 1.0

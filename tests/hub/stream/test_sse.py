@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 from tests.hub.streaming import BOUND_S, Served, client, on_sqlite, served
 
@@ -15,8 +16,10 @@ from tieline.bus import open_bus
 from tieline.events import Text, TextDelta, encode
 from tieline.hub.http import server
 from tieline.hub.http.problems import RequestRefused
+from tieline.hub.stream import remaining_sessions
 from tieline.hub.stream.sse import subscription
 from tieline.sessions.event_log import EventLog
+from tieline.sessions.records import SESSIONS, SessionRecord
 from tieline.testing.wait_for import eventually
 
 
@@ -154,6 +157,18 @@ async def test_bad_requests_are_refused(hub: Served) -> None:
         assert (await web.get(f"{hub.url}/api/v1/stream", headers=headers)).status_code == 426
 
 
+async def test_its_sessions_come_in_parts_too(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remaining_sessions, "FIRST", 1)
+    for id in ("s1", "s2", "s3"):
+        record = SessionRecord(id=id, agent="scripted", cwd="/", active_at=float(id[1]))
+        await hub.bus.table(SESSIONS).put(id, msgspec.json.encode(record))
+    await eventually(lambda: len(hub.hub.state.sessions) == 3, "not known", timeout=BOUND_S)
+    async with source(hub, "?snapshot=parts") as one:
+        ready = await one.until(type="ready")
+        assert [each["id"] for each in ready["snapshot"]["sessions"]] == ["s3"]
+        assert [each["id"] for each in (await one.until(type="sessions", left=0))["sessions"]] == ["s1", "s2"]
+
+
 @pytest.mark.parametrize(
     ("query", "last", "field"),
     [
@@ -165,6 +180,7 @@ async def test_bad_requests_are_refused(hub: Served) -> None:
         (b"\xff", "", "query"),
         (b"after=1" * 5000, "", "query"),
         (b"visible=2", "", "visible"),
+        (b"snapshot=half", "", "snapshot"),
     ],
 )
 def test_bad_queries_are_named(query: bytes, last: str, field: str) -> None:

@@ -2,7 +2,7 @@
 import { useMemo, useRef, useState } from 'preact/hooks'
 import { agentName, sessionState, sessionTitle, STATE_LABELS } from '../shared/format'
 import { visibleLine } from '../shared/visible-text'
-import { nodes, sessions } from '../store/store'
+import { nodes, sessionsByActivity } from '../store/store'
 import { Sheet } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { ACTIONS, overlay, setSingleKeys, singleKeys, type Action } from './actions'
@@ -48,7 +48,7 @@ export function CommandPalette() {
   const [typed, setTyped] = useState('')
   const [at, setAt] = useState(0)
   const list = useRef<HTMLUListElement>(null)
-  const all = useMemo(entries, [sessions.value, nodes.value])
+  const all = useMemo(entries, [sessionsByActivity.value, nodes.value])
   const shown = matching(all, typed)
   const chosen = shown[Math.min(at, shown.length - 1)]
   const choose = (entry: Entry | undefined) => {
@@ -89,7 +89,7 @@ export function CommandPalette() {
 
 function entries(): readonly Entry[] {
   const actions = ACTIONS.filter((one) => one.possible?.() ?? true).map((one, index) => ({ id: `a${index}`, name: one.name, more: one.group === 'Go to' ? 'go to' : '', icon: one.icon, keys: one.keys, run: one.run }))
-  const own = [...sessions.value.values()].filter((one) => !one.archived).sort((one, other) => (other.active_at || other.created_at) - (one.active_at || one.created_at))
+  const own = sessionsByActivity.value.filter((one) => !one.archived)
   return [
     ...actions,
     ...own.map((one, index) => {

@@ -4,7 +4,7 @@ import { signal } from '@preact/signals'
 import type { ApiResponse } from '../api/client'
 import type * as P from '../generated/protocol'
 import { saveLocal, loadLocal } from '../shared/local-storage'
-import { commands, loaded, refreshCommand, nodes, onReady, sessions, applyCommand } from '../store/store'
+import { allSessionsLoaded, commands, refreshCommand, nodes, onReady, sessions, applyCommand } from '../store/store'
 import { Icon } from '../ui/icons'
 
 export interface PendingCommand {
@@ -33,7 +33,7 @@ export function dismissCommand(id: string): void {
 export const commandsOfSession = (session: string): readonly PendingCommand[] => pendingCommands.value.filter((item) => item.session === session)
 
 /** Commands of sessions that do not exist (yet). */
-export const commandsOfMissingSessions = (): readonly PendingCommand[] => pendingCommands.value.filter((item) => loaded.value && item.session && !sessions.value.has(item.session))
+export const commandsOfMissingSessions = (): readonly PendingCommand[] => pendingCommands.value.filter((item) => allSessionsLoaded.value && item.session && !sessions.value.has(item.session))
 
 /** Returns the machine's answer, or undefined when the command is pending and followed from here. */
 export async function trackCommand<T>(what: string, session: string, response: Promise<ApiResponse<unknown>>, draft = ''): Promise<T | undefined> {

@@ -7,7 +7,7 @@ import { deviceKey } from '../api/client'
 import type * as P from '../generated/protocol'
 
 export type HubFrame =
-  | P.Welcome | P.Ready | P.EventFrame | P.DeltaFrame | P.SessionFrame | P.PromptFrame | P.AskFrame | P.NodeFrame
+  | P.Welcome | P.Ready | P.EventFrame | P.DeltaFrame | P.SessionFrame | P.SessionsFrame | P.PromptFrame | P.AskFrame | P.NodeFrame
   | P.TeamFrame | P.MarkFrame | P.CommandFrame | P.GoneFrame | P.ProblemFrame | P.Beat
 
 export interface ConnectionState {
@@ -159,6 +159,7 @@ export class Stream {
     const followed = sessions.length > 0
     this.sendFrame({
       type: 'subscribe', after, epoch: this.epoch, sessions, events: followed, deltas: followed, visible: this.pageVisible,
+      snapshot: this.ready ? 'known' : 'parts',
     })
   }
 

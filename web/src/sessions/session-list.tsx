@@ -8,7 +8,7 @@ import { danger } from '../asks/danger'
 import type * as P from '../generated/protocol'
 import { STATE_LABELS, actionSummary, agentName, ago, askHeading, cost, plainLine, sessionState, sessionTitle, type SessionState } from '../shared/format'
 import { visibleLine } from '../shared/visible-text'
-import { loaded, nodes, now, visibleAsks, sessions } from '../store/store'
+import { allSessionsLoaded, nodes, now, visibleAsks, sessions, sessionsByActivity, sessionsLeft } from '../store/store'
 import { WaitingTeam, waitingTeams } from '../teams/teams'
 import { AgentMark } from '../ui/agent-mark'
 import { Empty } from '../ui/components'
@@ -50,17 +50,31 @@ type Filter = 'all' | 'active' | 'unread' | 'archived'
 const FILTERS: readonly (readonly [Filter, string])[] = [['all', 'All'], ['active', 'Active'], ['unread', 'Unread'], ['archived', 'Archived']]
 const ACTIVE: readonly SessionState[] = ['working', 'waiting', 'stuck']
 
+/** Those that match, the pinned ones first, else in their order. */
 export function filterSessions(all: Iterable<P.SessionRecord>, filter: Filter, query: string, machines: ReadonlyMap<string, P.NodeView>, isUnread: (one: P.SessionRecord) => boolean): P.SessionRecord[] {
   const terms = query.trim().toLowerCase().split(/\s+/).filter(Boolean)
-  return [...all]
-    .filter((one) => one.archived === (filter === 'archived'))
-    .filter((one) => filter !== 'active' || ACTIVE.includes(sessionState(one, machines.get(one.node))))
-    .filter((one) => filter !== 'unread' || isUnread(one))
-    .filter((one) => {
-      const text = [sessionTitle(one), one.agent, agentName(one.agent), one.cwd, one.branch, one.last_line, machines.get(one.node)?.name].join(' ').toLowerCase()
-      return terms.every((word) => text.includes(word))
-    })
-    .sort((one, other) => Number(isPinned(other.id)) - Number(isPinned(one.id)) || (other.active_at || other.created_at) - (one.active_at || one.created_at))
+  const top: P.SessionRecord[] = []
+  const others: P.SessionRecord[] = []
+  for (const one of all) {
+    if (one.archived !== (filter === 'archived')) continue
+    if (filter === 'active' && !ACTIVE.includes(sessionState(one, machines.get(one.node)))) continue
+    if (filter === 'unread' && !isUnread(one)) continue
+    if (terms.length) {
+      const text = `${searchText(one)} ${machines.get(one.node)?.name?.toLowerCase() ?? ''}`
+      if (!terms.every((word) => text.includes(word))) continue
+    }
+    (isPinned(one.id) ? top : others).push(one)
+  }
+  return top.concat(others)
+}
+
+const searchTexts = new WeakMap<P.SessionRecord, string>()
+
+/** What a search looks at: made once for a record, because each letter of a search looks at all of them. */
+function searchText(one: P.SessionRecord): string {
+  let text = searchTexts.get(one)
+  if (text === undefined) searchTexts.set(one, text = [sessionTitle(one), one.agent, agentName(one.agent), one.cwd, one.branch, one.last_line].join(' ').toLowerCase())
+  return text
 }
 
 const GROUPINGS: readonly (readonly [Grouping, string])[] = [['none', 'Ungrouped'], ['project', 'By project'], ['machine', 'By machine']]
@@ -69,12 +83,13 @@ const PAGE = 100 // rows that are in the document at first; more come when the p
 export function SessionList() {
   const [filter, setFilter] = useState<Filter>('all')
   const [query, setQuery] = useState('')
-  const all = [...sessions.value.values()]
+  const all = sessionsByActivity.value
   const matches = filterSessions(all, filter, query, nodes.value, (one) => unread(one) > 0)
+  const left = sessionsLeft.value
   const [limit, setLimit] = useState(PAGE)
   const shown = groupSessions(matches.slice(0, limit), grouping.value, isPinned, nodes.value)
   const shownCount = Math.min(limit, matches.length)
-  if (!all.length && loaded.value) {
+  if (!all.length && allSessionsLoaded.value) {
     return (
       <Empty icon="sessions" title="No sessions yet">
         <p>Start an agent on one of your machines, watch it work, and decide from here.</p>
@@ -101,7 +116,8 @@ export function SessionList() {
         {shown.map((group) => <SessionGroup key={group.key} group={group} />)}
         {shownCount < matches.length && <MoreRows left={matches.length - shownCount} onMore={() => setLimit(limit + PAGE)} />}
       </div>
-      {!matches.length && loaded.value && <p class="faint center">No matching sessions.</p>}
+      <p class="faint center" role="status">{left > 0 ? `${query.trim() ? 'Searched' : 'Shown'} so far: ${all.length.toLocaleString()} sessions. ${left.toLocaleString()} more are coming …` : ''}</p>
+      {!matches.length && allSessionsLoaded.value && <p class="faint center">No matching sessions.</p>}
     </section>
   )
 }

@@ -11,7 +11,7 @@ import type * as P from '../generated/protocol'
 import { Composer } from '../prompts/composer'
 import { agentName, canDo, STATE_LABELS, sessionState, abbreviateHome, sessionTitle } from '../shared/format'
 import { visibleLine } from '../shared/visible-text'
-import { closeThread, connectionState, loadBackTo, loaded, loadOlder, nodes, openThread, sessions, thread, threadProblem, visibleAsks } from '../store/store'
+import { allSessionsLoaded, closeThread, connectionState, loadBackTo, loadOlder, nodes, openThread, sessions, thread, threadProblem, visibleAsks } from '../store/store'
 import { ThreadRow } from '../thread/thread-rows'
 import type { Thread } from '../thread/thread'
 import { VirtualList } from '../thread/virtual-list'
@@ -40,7 +40,7 @@ export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'di
   }, [id, sheet, isDesktop.value])
   const open = thread.value?.session === id ? thread.value : undefined
   const place = useEvent(open, at)
-  if (!session && loaded.value) {
+  if (!session && allSessionsLoaded.value) {
     return <Pane><Empty icon="sessions" title="Session not found"><p>{threadProblem.value || 'It may have been removed.'}</p><a class="button" href="/" data-internal="1">All sessions</a></Empty></Pane>
   }
   if (!session) return <Pane><p class="loading" role="status">Loading …</p></Pane>

@@ -5,10 +5,11 @@ import { Stream, type HubFrame, type ConnectionState } from '../connection/strea
 import type * as P from '../generated/protocol'
 import { closeNotification } from '../push/subscription'
 import { Thread } from '../thread/thread'
+import { MapSignal } from './map-signal'
 
 export const me = signal<P.Me | undefined>(undefined)
 export const connectionState = signal<ConnectionState>({ state: 'connecting', retryAt: 0, since: Date.now(), reason: '' })
-export const sessions = signal<ReadonlyMap<string, P.SessionRecord>>(new Map())
+export const sessions = new MapSignal<P.SessionRecord>()
 export const asks = signal<ReadonlyMap<string, P.AskRecord>>(new Map())
 export const prompts = signal<ReadonlyMap<string, P.PromptView>>(new Map())
 export const nodes = signal<ReadonlyMap<string, P.NodeView>>(new Map())
@@ -23,6 +24,13 @@ export const thread = signal<Thread | undefined>(undefined)
 export const threadProblem = signal('')
 export const now = signal(Date.now() / 1000)
 export const loaded = signal(false) // the first snapshot has arrived
+/** The last active first. */
+export const sessionsByActivity = computed(() => [...sessions.value.values()].sort(byActivity))
+const byActivity = (one: P.SessionRecord, other: P.SessionRecord) => (other.active_at || other.created_at) - (one.active_at || one.created_at)
+/** How many sessions the hub has yet to send: with many of them, those that matter come first. */
+export const sessionsLeft = signal(0)
+/** Whether a session that is not known does not exist. */
+export const allSessionsLoaded = computed(() => loaded.value && sessionsLeft.value === 0)
 
 export const RECENTLY_ANSWERED_MS = 5000
 const PAGE_SIZE = 200
@@ -108,7 +116,11 @@ export function applyFrame(frame: HubFrame): void {
         else followedSessions.get(frame.session)?.(frame)
         break
       case 'session':
-        upsert(sessions, frame.session)
+        confirmSession(frame.session.id)
+        sessions.upsert(frame.session)
+        break
+      case 'sessions':
+        addArriving(frame)
         break
       case 'prompt':
         if (['received', 'queued', 'running'].includes(frame.prompt.status ?? 'received')) upsert(prompts, frame.prompt)
@@ -124,14 +136,18 @@ export function applyFrame(frame: HubFrame): void {
         upsert(teams, frame.team)
         break
       case 'mark':
+        arrivingMarks.delete(frame.mark.id)
         upsert(marks, frame.mark)
         break
       case 'command':
         applyCommand(frame.command)
         break
       case 'gone':
-        if (frame.kind === 'session') removeById(marks, frame.id)
-        removeById({ session: sessions, prompt: prompts, ask: asks, node: nodes, team: teams }[frame.kind] as typeof sessions, frame.id)
+        if (frame.kind === 'session') {
+          confirmSession(frame.id)
+          sessions.remove(frame.id)
+          removeById(marks, frame.id)
+        } else removeById<unknown>({ prompt: prompts, ask: asks, node: nodes, team: teams }[frame.kind], frame.id)
         break
     }
   })
@@ -171,14 +187,75 @@ export function applyAsk(record: P.AskRecord): void {
   }
 }
 
+// --- sessions that arrive in parts ---
+
+/** Sessions that have come and are not shown yet: a list of thousands is not drawn again for each part. */
+const arriving = new Map<string, P.SessionRecord>()
+const arrivingMarks = new Map<string, P.SessionMark>()
+let leftToArrive = 0
+/** Sessions from before the connection was lost that have not come yet: they may be gone. */
+const unconfirmed = new Set<string>()
+let arrivingTimer: ReturnType<typeof setTimeout> | undefined
+const ARRIVING_MS = 400
+
+/** The hub has said something newer of this session. */
+function confirmSession(id: string): void {
+  arriving.delete(id)
+  unconfirmed.delete(id)
+}
+
+function addArriving(frame: P.SessionsFrame): void {
+  for (const session of frame.sessions) arriving.set(session.id, session)
+  for (const mark of frame.marks ?? []) arrivingMarks.set(mark.id, mark)
+  leftToArrive = frame.left
+  if (frame.left === 0) showArriving()
+  else arrivingTimer ??= setTimeout(() => batch(() => showArriving()), ARRIVING_MS)
+}
+
+function showArriving(known = sessions.peek()): void {
+  clearTimeout(arrivingTimer)
+  arrivingTimer = undefined
+  const all = new Map(known)
+  for (const [id, session] of arriving) {
+    all.set(id, session)
+    unconfirmed.delete(id)
+  }
+  arriving.clear()
+  const allMarks = new Map([...marks.value, ...arrivingMarks])
+  arrivingMarks.clear()
+  if (leftToArrive === 0) {
+    for (const id of unconfirmed) {
+      all.delete(id)
+      allMarks.delete(id)
+    }
+    unconfirmed.clear()
+  }
+  sessions.replace([...all.values()].sort(byActivity)) // what is nearly in order is sorted again quickly
+  marks.value = allMarks
+  sessionsLeft.value = leftToArrive
+}
+
+function applySessions(frame: P.Ready): void {
+  const known = frame.state === 'reset' ? new Map<string, P.SessionRecord>() : sessions.peek() // another log has other sessions
+  arriving.clear()
+  arrivingMarks.clear()
+  for (const mark of frame.snapshot.marks) arrivingMarks.set(mark.id, mark)
+  unconfirmed.clear()
+  for (const id of known.keys()) unconfirmed.add(id)
+  for (const session of frame.snapshot.sessions) arriving.set(session.id, session)
+  leftToArrive = frame.sessions_left
+  showArriving(known)
+}
+
 function applySnapshot(frame: P.Ready): void {
   const { snapshot } = frame
-  sessions.value = byId(snapshot.sessions)
-  asks.value = byId(snapshot.asks)
-  prompts.value = byId(snapshot.prompts)
-  nodes.value = byId(snapshot.nodes)
-  teams.value = byId(snapshot.teams)
-  marks.value = byId(snapshot.marks)
+  if (frame.snapshot_sent !== 'known') {
+    applySessions(frame)
+    asks.value = byId(snapshot.asks)
+    prompts.value = byId(snapshot.prompts)
+    nodes.value = byId(snapshot.nodes)
+    teams.value = byId(snapshot.teams)
+  }
   loaded.value = true
   const open = thread.value
   if (open) {

@@ -12,14 +12,12 @@ from ...client import Client
 from ...errors import UsageError
 from ...harnesses import registry
 from ...harnesses.attach_consent import read_consent, switch
-from ...sessions.records import SessionRecord
+from ...sessions.records import AT_WORK, SessionRecord
 from .. import hub_connection
 from ..errors import print_error
 from ..terminal.formatting import print_json, short_id, time_ago
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import print_rows
-
-AT_WORK = ("working", "waiting", "stuck")
 
 
 class AttachState(Struct, frozen=True, kw_only=True):

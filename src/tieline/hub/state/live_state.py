@@ -5,7 +5,7 @@ Every hub on a bus has the same. Reading costs nothing; whoever subscribes is to
 frame that clients get. What is there at the start is not told: it is in the snapshot.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -60,6 +60,7 @@ class LiveState:
             )
         )
         self._listeners: list[StateListener] = []
+        self._session_ids: tuple[str, ...] | None = None
 
     async def __aenter__(self) -> "LiveState":
         for one in self._caches:
@@ -80,14 +81,23 @@ class LiveState:
         for one in self._caches:
             await one.wait_loaded()
 
-    def snapshot(self) -> Snapshot:
+    @property
+    def session_ids(self) -> tuple[str, ...]:
+        """Of all sessions that are present now: one value for all who ask, until one comes or goes."""
+        if self._session_ids is None:
+            self._session_ids = tuple(self.sessions)
+        return self._session_ids
+
+    def snapshot(self, sessions: Iterable[SessionRecord] | None = None) -> Snapshot:
+        """The present, with all sessions or with these, and their marks."""
+        shown = self.sessions if sessions is None else {session.id: session for session in sessions}
         return Snapshot(
-            sessions=tuple(self.sessions.values()),
+            sessions=tuple(shown.values()),
             asks=tuple(sorted(self.asks.values(), key=lambda ask: ask.created_at)),
             prompts=tuple(sorted(self.prompts.values(), key=lambda prompt: prompt.place)),
             nodes=tuple(self.nodes.values()),
             teams=tuple(self.teams.values()),
-            marks=tuple(mark for mark in self.marks.values() if mark.id in self.sessions),
+            marks=tuple(mark for mark in self.marks.values() if mark.id in shown),
         )
 
     def subscribe(self, callback: StateListener) -> Callable[[], None]:
@@ -105,8 +115,11 @@ class LiveState:
     def _session(self, key: str, value: bytes | None, told: bool) -> None:
         if value is None:
             if self.sessions.pop(key, None) is not None:
+                self._session_ids = None
                 self._notify(GoneFrame(kind="session", id=key), told)
             return
+        if key not in self.sessions:
+            self._session_ids = None
         record = self.sessions[key] = _session(value)
         self._notify(SessionFrame(session=record), told)
 

@@ -1,17 +1,19 @@
 """The stream as server-sent events: the same frames, one way.
 
-`GET /api/v1/stream/sse?after=&epoch=&sessions=a,b&events=&deltas=&visible=`. Events carry their place in the log as
-`id`, `ready` where it begins; a browser says the last one it saw as `Last-Event-ID` when it comes back by itself.
+`GET /api/v1/stream/sse?after=&epoch=&sessions=a,b&events=&deltas=&visible=&snapshot=`. Events carry their place in the
+log as `id`, `ready` where it begins; a browser that comes back by itself says the last one it saw as `Last-Event-ID`.
 """
 
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import parse_qsl
 
+import msgspec
+
 from ...protocol.problems import Problem
-from ...protocol.stream_frames import Subscribe
+from ...protocol.stream_frames import SnapshotMode, Subscribe
 from ...protocol.views import DeviceView
 from ..http.problems import RequestRefused, encode_problem, problem_from_error, problem_headers
 from ..http.request_context import context_of
@@ -23,7 +25,7 @@ HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # a proxy in front must not wait for more
 ]
-FIELDS = ("after", "epoch", "sessions", "events", "deltas", "visible")
+FIELDS = ("after", "epoch", "sessions", "events", "deltas", "visible", "snapshot")
 MAX_QUERY = 16 * 1024
 
 
@@ -98,6 +100,7 @@ def subscription(query: bytes, last: str, epoch: str) -> Subscribe:
         events=_flag("events", said),
         deltas=_flag("deltas", said),
         visible=_flag("visible", said, "false"),  # whoever reads it is more often a program than a person
+        snapshot=_snapshot_mode(said.get("snapshot", "whole")),
     )
     try:
         check_subscription(wanted)
@@ -111,6 +114,14 @@ def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         raise RequestRefused("UsageError", f"{text[:40]!r} is not a cursor", field=name)
     return int(text)
+
+
+def _snapshot_mode(value: str) -> SnapshotMode:
+    try:
+        return msgspec.convert(value, SnapshotMode)
+    except msgspec.ValidationError:
+        known = ", ".join(get_args(SnapshotMode))
+        raise RequestRefused("UsageError", f"{value[:40]!r} is not one of {known}", field="snapshot") from None
 
 
 def _flag(name: str, said: Mapping[str, str], otherwise: str = "true") -> bool:

@@ -4,6 +4,8 @@ A follower that keeps up is written to at once, without a task or a queue of its
 the log (or the ring of what was last said) holds its events, so all it costs is its cursor, the latest state of what
 changed and its deltas, joined per item. A task catches it up. Whoever takes nothing for too long, or falls out of the
 ring, is dropped and comes back with its cursor.
+
+One that gets its sessions in parts is behind until it has them all: a part goes out when nothing that happened waits.
 """
 
 import asyncio
@@ -16,6 +18,7 @@ from ...errors import BusError
 from ...protocol.stream_frames import CLOSE_TOO_SLOW
 from .delta_buffer import DELTAS, DeltaBuffer, Item, item_key
 from .encoded_frames import EncodedFrame, EventSummary
+from .remaining_sessions import RemainingSessions
 
 if TYPE_CHECKING:
     from .fanout import Fanout
@@ -54,6 +57,9 @@ class Subscriber:
         self._never_live = True  # it has not been live yet: it may be far behind
         self._task: asyncio.Task[None] | None = None
         self._states: dict[Key, EncodedFrame] = {}
+        self._unsent_state: tuple[Key, EncodedFrame] | None = None  # its write waits for the connection
+        self._knows_snapshot = False
+        self._remaining: RemainingSessions | None = None
         self._pending_deltas = DeltaBuffer()
         self._incomplete: set[Item] = set()  # of these a delta was left out
 
@@ -62,32 +68,59 @@ class Subscriber:
         """Whether it has yet to get something that was said already."""
         return self._behind
 
-    def configure(self, cursor: int, sessions: tuple[str, ...] | None, *, events: bool, deltas: bool) -> None:
-        """From here on: these sessions, after this cursor."""
+    @property
+    def knows_snapshot(self) -> bool:
+        """Whether the first frame went out: what changed since was told, or waits here."""
+        return self._knows_snapshot
+
+    @property
+    def sessions_left(self) -> int:
+        return self._remaining.left if self._remaining is not None else 0
+
+    def configure(
+        self,
+        cursor: int,
+        sessions: tuple[str, ...] | None,
+        *,
+        events: bool,
+        deltas: bool,
+        remaining: RemainingSessions | None = None,
+        known: bool = False,
+    ) -> None:
+        """From here on: these sessions, after this cursor. `known`: the state goes on where it stood; else a snapshot
+        comes first, and these remaining sessions follow."""
         self.cursor = cursor
         self._sessions = None if sessions is None else frozenset(sessions)
         self._events = events
         self._deltas = deltas
         self._never_live = True
-        self._states.clear()  # the snapshot that comes first has them
+        if not known:
+            self._states.clear()  # the snapshot that comes first has them
+            self._knows_snapshot = False
+            self._remaining = remaining
+        elif self._unsent_state is not None:
+            self._states = dict((self._unsent_state,)) | self._states
+        self._unsent_state = None
         self._pending_deltas = DeltaBuffer()
         self._incomplete.clear()
 
     def start(self, first: EncodedFrame) -> None:
         """This frame, then what lies between the cursor and now, then live."""
+        self._behind = False
         self._write(first)
         if not self._behind:
-            if self._events and self.cursor < self._fanout.cursor:
+            self._knows_snapshot = True
+            if self._states or self._remaining or (self._events and self.cursor < self._fanout.cursor):
                 self._fall_behind(None)
             else:
                 self._never_live = False
 
     async def pause(self) -> None:
-        """Nothing more is sent, and nothing is half sent, until `begin`."""
+        """Nothing more is sent, and nothing is half sent, until `start`. State that is told meanwhile is kept."""
+        self._behind = True
         task, self._task = self._task, None
         if task is not None:
             await cancel_and_wait(task)
-        self._behind = False
 
     def drop(self, code: int, why: str) -> None:
         """Code 0: its connection is gone already."""
@@ -111,6 +144,8 @@ class Subscriber:
             self._states[key] = one
         else:
             self._write(one)
+            if self._behind:
+                self._unsent_state = key, one
 
     def delta(self, said: EventSummary, one: EncodedFrame) -> None:
         if not self._deltas or (self._sessions is not None and one.session not in self._sessions):
@@ -169,18 +204,22 @@ class Subscriber:
             if rest is not None:
                 async with asyncio.timeout(STALL_S):
                     await rest
+                self._unsent_state, self._knows_snapshot = None, True
             while not self.closed:
-                states, self._states = self._states, {}
-                for one in states.values():
+                for key, one in tuple(self._states.items()):
                     await self._send_frame(one)
+                    if self._states.get(key) is one:  # else a newer one came meanwhile
+                        del self._states[key]
                 if self._events and not await self._send_next_events():
                     continue
                 if self._pending_deltas:
                     for _, one in self._pending_deltas.take():
                         await self._send_frame(one)
-                elif not self._states:
+                elif not self._states and not self._remaining:
                     self._behind = self._never_live = False
                     return
+                if self._remaining:
+                    await self._send_next_sessions(self._remaining)
         except TimeoutError:
             self.drop(CLOSE_TOO_SLOW, "too slow: come back with your cursor")
         except BusError as error:
@@ -206,6 +245,15 @@ class Subscriber:
                 await self._send_frame(one)
             self.cursor = one.seq
         return not recent
+
+    async def _send_next_sessions(self, remaining: RemainingSessions) -> None:
+        """The next part, without those whose news waits: it comes after the part, and may be older."""
+        one, position = remaining.next_part(self._states)
+        await self._send_frame(one)
+        remaining.advance(position)  # now: one that was interrupted is taken from the present again
+        if not remaining:
+            self._remaining = None
+        await asyncio.sleep(0)  # the others of this process have a turn
 
     async def _send_frame(self, one: EncodedFrame) -> None:
         self.idle = False

@@ -32,12 +32,13 @@ from ...protocol.stream_frames import (
     Visible,
     Welcome,
 )
-from ...protocol.views import DeviceView
+from ...protocol.views import DeviceView, Snapshot
 from ...sessions.event_log import subject
 from ...version import __version__
 from ..http.request_context import context_of
 from ..security import access_rules
 from .encoded_frames import encode_frame
+from .remaining_sessions import RemainingSessions, first_sessions
 from .subscriber import CLOSE_TRY_AGAIN, Subscriber
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ class _ClientSocket:
         if self._subscriber is None:
             self._subscriber = Subscriber(fanout, self._send, self.drop)
         else:
-            await fanout.remove(self._subscriber)
+            await self._subscriber.pause()  # it stays with the fan-out: of what it knows it misses nothing
         await start_subscription(self._hub, self._subscriber, frame)
 
     async def _receive_frame(self) -> AnyClientFrame:
@@ -267,8 +268,26 @@ async def start_subscription(hub: "Hub", follower: Subscriber, wanted: Subscribe
     now = hub.fanout.cursor
     cursor = now if told == "reset" else cursor
     follower.visible = wanted.visible
-    follower.configure(cursor, wanted.sessions, events=wanted.events, deltas=wanted.deltas)
-    ready = Ready(state=told, epoch=hub.fanout.epoch, cursor=now, snapshot=hub.state.snapshot())
+    known = wanted.snapshot == "known" and follower.knows_snapshot
+    remaining = None
+    if known:
+        snapshot = Snapshot()
+    elif wanted.snapshot == "whole":
+        snapshot = hub.state.snapshot()
+    else:
+        first = first_sessions(hub.state, wanted.sessions or ())
+        snapshot, remaining = hub.state.snapshot(first), RemainingSessions(hub.state, first)
+    follower.configure(
+        cursor, wanted.sessions, events=wanted.events, deltas=wanted.deltas, remaining=remaining, known=known
+    )
+    ready = Ready(
+        state=told,
+        epoch=hub.fanout.epoch,
+        cursor=now,
+        snapshot=snapshot,
+        snapshot_sent="known" if known else "whole" if remaining is None else "parts",
+        sessions_left=follower.sessions_left,
+    )
     hub.fanout.add(follower, encode_frame(ready, seq=cursor))
 
 
