@@ -68,6 +68,7 @@ LAYERS: list[set[str]] = [
         "harnesses.installer",
         "harnesses.instructions",
         "harnesses.registry",
+        "harnesses.transcript_file",
         "client",
     },
     {"teams", "schedules", "node", "hub"},
@@ -89,11 +90,16 @@ LIGHT = {"msgspec", "typing_extensions"}
 """The only third-party packages that `import tieline` and its public names may load; msgspec imports the other."""
 
 
+DRIVERS = {"gemini": "acp"}
+"""A harness whose driver goes by another name."""
+
+
 def reads_its_driver(name: str, target: str) -> bool:
     """What happens in a harness's terminals is read by the driver of that very agent: there is one mapping only."""
     room, _, module = name.partition(".")
     folder, _, driver = target.partition(".")
-    return (room, folder) == ("harnesses", "drivers") and module.startswith(driver.split(".")[0])
+    own = DRIVERS.get(module.split("_")[0], module)
+    return (room, folder) == ("harnesses", "drivers") and own.startswith(driver.split(".")[0])
 
 
 def modules() -> dict[str, Path]:

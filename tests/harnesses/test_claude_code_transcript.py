@@ -13,9 +13,10 @@ from tests.harnesses.idle_terminals import idle_terminals
 from tieline.bootstrap.daemon import hub_on
 from tieline.config import Config, HubConfig
 from tieline.events import Status, Text, TurnStarted
-from tieline.harnesses import claude_code_transcript as transcript
+from tieline.harnesses import transcript_file
 from tieline.harnesses.attach_consent import agree
-from tieline.harnesses.claude_code_transcript import TranscriptCursor, TranscriptEvents, TranscriptFile, TranscriptLine
+from tieline.harnesses.claude_code_transcript import ClaudeCodeTranscriptFile, TranscriptEvents
+from tieline.harnesses.transcript_file import TranscriptCursor, TranscriptFile, TranscriptLine
 from tieline.sessions.manager import SessionManager
 from tieline.testing.rig import scratch_env
 from tieline.testing.wait_for import eventually
@@ -62,7 +63,7 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Generator[Callable[[], int], 
         before, count = count, 0
         return before
 
-    monkeypatch.setattr(transcript.os, "pread", counted)
+    monkeypatch.setattr(transcript_file.os, "pread", counted)
     yield asked
 
 
@@ -76,20 +77,20 @@ def read_all(file: TranscriptFile) -> list[TranscriptLine]:
 
 
 def test_a_long_history_is_read_to_its_end_and_each_byte_once(tmp_path: Path, bytes_read: Callable[[], int]) -> None:
-    assert len(HISTORY) > 2 * transcript.READ_BYTES
+    assert len(HISTORY) > 2 * transcript_file.READ_BYTES
     path = tmp_path / "s.jsonl"
     path.write_bytes(HISTORY)
-    file = TranscriptFile(path, TranscriptCursor())
+    file = ClaudeCodeTranscriptFile(path, TranscriptCursor())
     lines = read_all(file)
     assert len(lines) == 3 * TURNS
-    parts = len(HISTORY) // transcript.READ_BYTES
+    parts = len(HISTORY) // transcript_file.READ_BYTES
     assert bytes_read() <= len(HISTORY) + parts * len(turn(0))  # the line in which a part ends is read again
 
     assert read_all(file) == []
     last = lines[-1]
-    after = TranscriptFile(path, TranscriptCursor(last.start, last.id))
+    after = ClaudeCodeTranscriptFile(path, TranscriptCursor(last.start, last.id))
     assert read_all(after) == []
-    assert bytes_read() < transcript.LINE_BYTES
+    assert bytes_read() < transcript_file.LINE_BYTES
 
     with path.open("ab") as grown:
         grown.write(turn(TURNS))
@@ -99,9 +100,13 @@ def test_a_long_history_is_read_to_its_end_and_each_byte_once(tmp_path: Path, by
 
 def test_the_line_of_the_cursor_may_be_longer_than_a_part(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    long = {"type": "system", "uuid": "long", "content": "x" * (2 * transcript.LINE_BYTES)}
+    long = {"type": "system", "uuid": "long", "content": "x" * (2 * transcript_file.LINE_BYTES)}
     path.write_bytes(msgspec.json.encode(long) + b"\n" + turn(1))
-    assert [line.id for line in read_all(TranscriptFile(path, TranscriptCursor(0, "long")))] == ["u-1", "a-1", "d-1"]
+    assert [line.id for line in read_all(ClaudeCodeTranscriptFile(path, TranscriptCursor(0, "long")))] == [
+        "u-1",
+        "a-1",
+        "d-1",
+    ]
 
 
 @asynccontextmanager

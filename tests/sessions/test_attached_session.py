@@ -295,3 +295,20 @@ async def test_turns_that_we_ran_are_not_told_again_when_it_is_back_in_a_termina
         tell(again, *back)
         assert await events(manager, again) == [*before, *back]
         assert (manager.get(id).kind, manager.get(id).turns) == ("attached", 4)
+
+
+async def test_what_takes_no_answer_from_elsewhere_is_not_answered_from_there(tmp_path: Path) -> None:
+    async with manager_in(tmp_path) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal("steer"))
+        tell(session, *TURN[:2])
+        asking = asyncio.create_task(session.ask(Ask("", "permission", tool="call-1", action=Command("ls")), "key"))
+        await eventually(lambda: len(manager.asks.pending()) == 1, "nothing is asked")
+        (pending,) = manager.asks.pending()
+        for answer in (Answer(pending.id, "allow", by="alice"), Answer(pending.id, "deny", by="alice")):
+            with pytest.raises(Unsupported, match="codex does not support answers from elsewhere"):
+                await manager.answer(pending.id, answer)
+        assert [record.id for record in manager.asks.pending()] == [pending.id]
+        await session.settle("key", "allow")
+        assert (await asking).by == AT_THE_TERMINAL
+        with pytest.raises(UsageError, match="answered by terminal"):
+            await manager.answer(pending.id, Answer(pending.id, "deny", by="alice"))

@@ -11,7 +11,7 @@ from ..errors import TielineError
 from ..harnesses import registry
 from ..harnesses.attach_consent import CurrentConsent
 from ..harnesses.base import InstallOptions
-from ..harnesses.hook_handler import HarnessHooks, PermissionPrompts
+from ..harnesses.hook_handler import HarnessHooks
 from ..harnesses.installer import installed_for
 from ..harnesses.instructions import PROTOCOL
 from ..hub.hub import Hub
@@ -34,6 +34,7 @@ REACHES: Mapping[str, str] = {
     "claude-code": "claude_code_reach:ClaudeCodeReach",
     "codex": "codex_reach:CodexReach",
     "opencode": "opencode_reach:OpenCodeReach",
+    "gemini": "gemini_reach:GeminiReach",
 }
 """Harness → the module and class of the live way into its sessions, made with the environment."""
 SENDER, NOTIFY_PREFIX = "relay.system.mesh", "relay.notify"
@@ -146,8 +147,7 @@ async def open_mesh(hub: Hub, relay: Relay, manager: SessionManager | None = Non
             return harness in plugins or integrations(harness, cwd)
 
         hub.mesh, hub.plugin_reaches = mesh, plugins
-        prompts = {way.harness: way for way in ways if isinstance(way, PermissionPrompts)}
-        hub.hooks = HarnessHooks(HookEvents(mesh, PROTOCOL), mesh.machine, prompts=prompts)
+        hub.hooks = HarnessHooks(HookEvents(mesh, PROTOCOL), mesh.machine, ways=ways)
         try:
             async with (
                 McpEndpoint(mesh, hub.hooks) as hub.mcp,

@@ -21,7 +21,8 @@ from ..mesh.push import Unreachable
 from ..policy import Policy
 from ..sessions.attached_session import AT_THE_TERMINAL, AttachedSession, TerminalUnreachable
 from ..sessions.records import Remote
-from .claude_code_transcript import TranscriptCursor, TranscriptEvents, TranscriptFile
+from .claude_code_transcript import ClaudeCodeTranscriptFile, TranscriptEvents
+from .transcript_file import TranscriptCursor, TranscriptFile
 
 if TYPE_CHECKING:
     from claude_agent_sdk import PermissionUpdate
@@ -141,7 +142,9 @@ class ClaudeCodeTerminal:
         await attached.flush()
         with suppress(OSError):
             await self._read(
-                attached, TranscriptFile(self._path, TranscriptCursor.parse(attached.record.cursor)), again=True
+                attached,
+                ClaudeCodeTranscriptFile(self._path, TranscriptCursor.parse(attached.record.cursor)),
+                again=True,
             )
         if (turn := self._events.turn) is not None:
             attached.tell(turn, self._events.cursor)
@@ -156,7 +159,7 @@ class ClaudeCodeTerminal:
     async def _follow(self, attached: AttachedSession) -> None:
         cursor = TranscriptCursor.parse(attached.record.cursor)
         self._events = TranscriptEvents(self._session, cursor)
-        file, grew_at = TranscriptFile(self._path, cursor), time.monotonic()
+        file, grew_at = ClaudeCodeTranscriptFile(self._path, cursor), time.monotonic()
         while True:
             self._changed.clear()
             file.path = self._path

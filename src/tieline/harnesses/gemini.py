@@ -8,6 +8,7 @@ from typing import Any, cast
 from .base import (
     KEY_VARIABLE,
     SERVER,
+    AttachTerms,
     Capabilities,
     Harness,
     InstallOptions,
@@ -23,6 +24,8 @@ from .editors.whole_file import WholeFile
 from .instructions import TOML_COMMAND, instructions_in
 
 HOOKS = ("SessionStart", "BeforeAgent", "AfterTool", "AfterAgent", "SessionEnd")
+ATTACH_HOOKS = ("BeforeTool", "Notification")
+"""That a tool begins, and that the terminal shows a permission prompt: to read along."""
 HOOK_TIMEOUT_MS = 10_000
 SERVER_TIMEOUT_MS = 600_000
 """Gemini CLI's own for a call; without it `gemini mcp list` waits 5 s, and the bridge may have to start a hub."""
@@ -31,6 +34,12 @@ SERVER_TIMEOUT_MS = 600_000
 class Gemini(Harness):
     name = "gemini"
     display_name = "Gemini CLI"
+    attach_terms = AttachTerms(
+        reads="the records of its sessions (~/.gemini/tmp/*/chats), as they grow",
+        can="watch a session and see what it asks",
+        cannot="prompt, steer or interrupt it, answer its permission prompts",
+    )
+    resume_command = ("gemini", "--resume")
     programs = ("gemini",)
     package = "@google/gemini-cli"
     folders = (".gemini",)
@@ -97,6 +106,6 @@ def _server(options: InstallOptions) -> dict[str, Any]:
 
 
 def _hooks(options: InstallOptions) -> dict[str, Any]:
-    command = hook_command(Gemini.name, options)
+    command, events = hook_command(Gemini.name, options), (*HOOKS, *(ATTACH_HOOKS if options.attach else ()))
     handler = {"name": SERVER, "type": "command", "command": command, "timeout": HOOK_TIMEOUT_MS}
-    return {"hooks": {event: [{"hooks": [handler]}] for event in HOOKS}}
+    return {"hooks": {event: [{"hooks": [handler]}] for event in events}}

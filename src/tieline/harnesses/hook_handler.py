@@ -7,7 +7,7 @@ once; the second hook says nothing.
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from ..errors import UsageError
 from ..mesh.errors import NotYours
 from ..mesh.harness_processes import nearest_process
 from ..mesh.hook_events import HookEvents, NativeReply
+from ..mesh.push import Reach
 from ..mesh.records import Caller
 from ..protocol.mesh import HookActivity
 from .hook_shapes import shape_of
@@ -39,9 +40,20 @@ class PermissionPrompts(Protocol):
         ...
 
 
+@runtime_checkable
+class HookListener(Protocol):
+    """Who learns of a harness's terminals by their hooks."""
+
+    def on_hook(self, session: str, event: str, input: Mapping[str, Any], pid: int) -> None:
+        """A hook fired on this machine; `pid` is its process, 0 where that is not known. Returns at once: the harness
+        waits."""
+        ...
+
+
 class HarnessHooks:
-    """`machine` is this one: what a session elsewhere says of its folder is not looked up here. `prompts`: harness →
-    who answers its terminals' permission prompts. Without `events` (no mesh is here) these are all that is handled."""
+    """`machine` is this one: what a session elsewhere says of its folder is not looked up here. `ways` are the live
+    ways into terminals: some answer their permission prompts, some listen to their hooks. Without `events` (no mesh is
+    here) that is all that is handled."""
 
     def __init__(
         self,
@@ -49,12 +61,14 @@ class HarnessHooks:
         machine: str,
         clock: Callable[[], float] = time.time,
         *,
-        prompts: Mapping[str, PermissionPrompts] | None = None,
+        ways: Iterable[Reach] = (),
     ) -> None:
         self._events = events
         self._machine = machine
         self._clock = clock
-        self._prompts = prompts or {}
+        ways = list(ways)
+        self._prompts = {way.harness: way for way in ways if isinstance(way, PermissionPrompts)}
+        self._listeners = {way.harness: way for way in ways if isinstance(way, HookListener)}
         self._recent: dict[str, float] = {}  # digest of an event → when it fired
         self._activity: dict[str, HookActivity] = {}  # session → its hooks
 
@@ -75,6 +89,8 @@ class HarnessHooks:
         caller = replace(caller, harness=harness, session=event.session, cwd=cwd)
         if self._fired_before(harness, event.session, name, shape.tool_use(input) or digest(input)):
             return NativeReply(caller=caller)
+        if caller.machine == self._machine and (listener := self._listeners.get(harness)):
+            listener.on_hook(event.session, name, input, pid)
         if name == PERMISSION_EVENT:
             prompts = self._prompts.get(harness) if caller.machine == self._machine else None
             answer = await prompts.answer_prompt(event.session, input) if prompts else ""

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..errors import TielineError
-from ..harnesses.hook_handler import PERMISSION_EVENT, HarnessHooks, PermissionPrompts
+from ..harnesses.hook_handler import PERMISSION_EVENT, HarnessHooks
 from ..mesh.plugin_reach import PluginReach
 from ..mesh.push import Reach
 from ..mesh.records import Caller
@@ -30,8 +30,7 @@ class TerminalDoor:
         ways = list(ways)
         self._machine = machine
         self._plugins = {way.harness: way for way in ways if isinstance(way, PluginReach)}
-        prompts = {way.harness: way for way in ways if isinstance(way, PermissionPrompts)}
-        self._hooks = HarnessHooks(None, machine, prompts=prompts)
+        self._hooks = HarnessHooks(None, machine, ways=ways)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         peer: LocalPeer | None = scope["state"].get("peer")

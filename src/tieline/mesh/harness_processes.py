@@ -9,6 +9,7 @@ from ..processes.process_table import process_info
 MAX_ABOVE = 6
 """A harness starts hooks through shells and wrappers: so many processes above a hook may be the harness."""
 MAX_KNOWN = 2000
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ash", "ksh", "fish"})
 
 ProcessKey = tuple[str, int, int]
 """Harness, process, and its start, which tells it from a later one with the same number."""
@@ -24,6 +25,18 @@ def nearest_process(pid: int, names: Container[str]) -> str:
         if parent.name in names:
             return f"{parent.name}-{pid}-{parent.start}"
     return ""
+
+
+def starter_of(pid: int) -> int:
+    """The harness that started a hook with this process, through shells or not. 0: it cannot be told."""
+    for _ in range(MAX_ABOVE):
+        info = process_info(pid)
+        if info is None or info.parent <= 1 or (parent := process_info(info.parent)) is None:
+            return 0
+        pid = info.parent
+        if parent.name not in SHELLS:
+            return pid
+    return 0
 
 
 class HarnessProcesses:

@@ -32,9 +32,19 @@ INSTALLED: Sequence[Column] = (
 )
 
 
+ATTACHED: Sequence[Column] = (
+    ("harness", lambda each: each.display_name),
+    ("with `--attach` we read", lambda each: each.attach_terms.reads if each.attach_terms else ""),
+    ("from elsewhere you can", lambda each: each.attach_terms.can if each.attach_terms else ""),
+    ("only at the terminal", lambda each: each.attach_terms.cannot if each.attach_terms else ""),
+)
+
+
 def tables() -> str:
     harnesses = [registry.create(name) for name in registry.names()]
-    return "\n\n".join(_table(columns, harnesses) for columns in (INSTALLED, DELIVERY))
+    attached = [each for each in harnesses if each.attach_terms is not None]
+    shown = ((INSTALLED, harnesses), (DELIVERY, harnesses), (ATTACHED, attached))
+    return "\n\n".join(_table(columns, rows) for columns, rows in shown)
 
 
 def _table(columns: Sequence[Column], harnesses: Sequence[Harness]) -> str:

@@ -1,0 +1,149 @@
+"""The transcript of a harness's session, followed: lines of JSON that the harness adds as the conversation goes on.
+
+`TranscriptFile` reads what was added, bounded, from wherever it left off; a subclass knows which lines say something.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+READ_BYTES = 512 * 1024
+"""Read at once, if a line is not longer."""
+LINE_BYTES = 16 * 1024
+"""Read at once where one line is wanted."""
+MAX_LINE = 64 * 1024 * 1024
+"""A longer line is left out."""
+
+Message = dict[str, Any]
+
+
+class TranscriptCursor(Struct, frozen=True):
+    """How far a transcript is read: up to the end of the line with this id, which began at this byte. Of the turn after
+    it, events that cannot be told apart are told up to `told`."""
+
+    start: int = 0
+    line: str = ""
+    told: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> "TranscriptCursor":
+        try:
+            start, line, told = text.split(":")
+            return cls(int(start), line, int(told))
+        except ValueError:
+            return cls()
+
+    def __str__(self) -> str:
+        return f"{self.start}:{self.line}:{self.told}"
+
+
+class TranscriptLine(Struct, frozen=True):
+    start: int
+    """Its first byte."""
+    message: Message
+
+    @property
+    def id(self) -> str:
+        """Empty: it has none that a reader could go on after."""
+        found: Any = self.message.get("uuid") or self.message.get("id")
+        return found if isinstance(found, str) else ""
+
+
+class TranscriptFile:
+    """Blocking: for a thread."""
+
+    def __init__(self, path: Path, cursor: TranscriptCursor) -> None:
+        self.path = path
+        self._offset = 0
+        self._inode = 0
+        self._last = cursor  # the last line that was read
+        self._skipping = False  # the rest of a line that is too long
+
+    def decode(self, raw: bytes) -> Message | None:
+        """None: the line says nothing to us, or is none."""
+        raise NotImplementedError
+
+    def read(self) -> tuple[list[TranscriptLine], bool]:
+        """What was added, as far as it is whole; and whether there is more. Raises OSError."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode):
+                raise OSError(f"{self.path} is not a regular file")
+            if about.st_ino != self._inode or about.st_size < self._offset or not self._at_line(descriptor):
+                # It is new to us, or another one, or the harness has taken lines out of it.
+                self._inode = about.st_ino
+                self._locate(descriptor, about.st_size)
+            return self._read(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _at_line(self, descriptor: int) -> bool:
+        return self._skipping or not self._offset or os.pread(descriptor, 1, self._offset - 1) == b"\n"
+
+    def _read(self, descriptor: int) -> tuple[list[TranscriptLine], bool]:
+        data, more = _whole_lines(descriptor, self._offset)
+        if data is None:
+            self._offset += MAX_LINE
+            self._skipping = True
+            return [], True
+        start, lines = self._offset, list[TranscriptLine]()
+        self._offset += len(data)
+        for raw in data.splitlines(keepends=True):
+            begin, start = start, start + len(raw)
+            if self._skipping:
+                self._skipping = False
+                continue
+            if (message := self.decode(raw)) is not None:
+                line = TranscriptLine(begin, message)
+                lines.append(line)
+                if line.id:
+                    self._last = TranscriptCursor(begin, line.id)
+        return lines, more
+
+    def _locate(self, descriptor: int, size: int) -> None:
+        """Go on after the last line that was read, wherever it is now. Where it is no more, at the end: nothing is
+        told twice."""
+        self._offset, self._skipping = 0, False
+        wanted = self._last
+        if not wanted.line:
+            return
+        line = _line_at(descriptor, wanted.start) if wanted.start < size else b""
+        if wanted.line.encode() in line and TranscriptLine(0, self.decode(line) or {}).id == wanted.line:
+            self._offset = wanted.start + len(line)
+            return
+        while True:
+            lines, more = self._read(descriptor)
+            for line in lines:
+                if line.id == wanted.line:
+                    self._last = TranscriptCursor(line.start, line.id)
+                    self._offset = line.start + len(_line_at(descriptor, line.start))
+                    return
+            if not more:
+                return
+
+
+def _whole_lines(descriptor: int, offset: int) -> tuple[bytes | None, bool]:
+    """The whole lines from there on, of about READ_BYTES, and whether there is more. None: one is too long."""
+    size = READ_BYTES
+    while True:
+        data = os.pread(descriptor, size, offset)
+        if (end := data.rfind(b"\n")) >= 0 or len(data) < size:
+            return data[: end + 1], len(data) == size
+        if size >= MAX_LINE:
+            return None, True
+        size = min(size * 4, MAX_LINE)
+
+
+def _line_at(descriptor: int, offset: int) -> bytes:
+    """The line that begins there, without what follows it. Empty: it has no end, or is too long."""
+    line = b""
+    while len(line) < MAX_LINE and (part := os.pread(descriptor, LINE_BYTES, offset + len(line))):
+        end = part.find(b"\n") + 1
+        line += part[: end or None]
+        if end:
+            return line
+    return b""
