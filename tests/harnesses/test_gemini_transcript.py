@@ -26,7 +26,14 @@ def user(id: str, *parts: Any, second: float = 1, **more: Any) -> dict[str, Any]
 
 
 def said(id: str, text: str, **more: Any) -> dict[str, Any]:
-    message = {"id": id, "timestamp": at(2), "type": "gemini", "content": text, "thoughts": [], "tokens": TOKENS}
+    message: dict[str, Any] = {
+        "id": id,
+        "timestamp": at(2),
+        "type": "gemini",
+        "content": text,
+        "thoughts": [],
+        "tokens": TOKENS,
+    }
     return {**message, "model": "gemini-2.5-flash", **more}
 
 
@@ -181,7 +188,7 @@ def test_every_shape_of_a_line(shape: str, tmp_path: Path) -> None:
 
 
 def test_a_history_that_is_written_again_is_not_told_again(tmp_path: Path) -> None:
-    again = [
+    again: list[dict[str, Any]] = [
         user("x-1", CONTEXT, {"text": "do it"}),
         {
             "id": "x-2",
