@@ -69,9 +69,10 @@ async def running(
     drivers: Mapping[str, Driver] | None = None,
     bus: Bus | None = None,
     head_s: float = 15.0,
+    agents_env: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Running, None]:
     """`async with running(tmp_path) as hub`: for tests that need a hub of their own kind."""
-    env = environment(path)
+    env = environment(path) | dict(agents_env or {})
     settings = Config(environ=env, default_agent="scripted", hub=config or HubConfig())
     cwd = path / "work"
     cwd.mkdir(exist_ok=True)

@@ -8,9 +8,12 @@ import { visibleLine, visible } from '../shared/visible-text'
 import { cardsMoving, nodes, now, sessions, pauseCardButtons } from '../store/store'
 import { HoldButton, Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
+import { lazy } from '../ui/lazy'
 import { isLong, partsOf, AskParts } from './ask-parts'
 import { danger } from './danger'
 import { decide, decisionFor, type SentDecision } from './decisions'
+
+const RuleSheet = lazy(() => import('../rules/rule-sheet').then((one) => one.RuleSheet))
 
 const STEPS = ['sent', 'received', 'applied'] as const
 const STEP_LABELS = { sent: 'sent', received: 'received by the machine', applied: 'applied by the agent' }
@@ -133,6 +136,13 @@ function DecisionButtons({ record, hold, showAll }: { record: P.AskRecord; hold:
   const [reason, setReason] = useState('')
   const offered = new Set<P.Decision['remember']>(['once', ...(ask.action && !hold ? ['session' as const] : []), ...(hold ? [] : ask.remember ?? [])])
   const [remember, setRemember] = useState<NonNullable<P.Decision['remember']>>('once')
+  const [ruling, setRuling] = useState(false)
+  const always = useRef<HTMLButtonElement>(null)
+  const ruledBefore = useRef(false)
+  useEffect(() => {
+    if (ruledBefore.current && !ruling) always.current?.focus({ preventScroll: true }) // where the keyboard was
+    ruledBefore.current = ruling
+  }, [ruling])
   const allow = () => void decide(record, { decision: 'allow', remember })
   if (denying) {
     return (
@@ -149,6 +159,7 @@ function DecisionButtons({ record, hold, showAll }: { record: P.AskRecord; hold:
   }
   const label = ask.kind === 'plan' ? 'Approve' : remember === 'once' ? 'Allow once' : `Allow: ${rememberLabel(ask, remember)}`
   const allowable = !ask.withheld && !showAll
+  const canBecomeRule = allowable && !hold && ask.kind === 'permission' && !!ask.action && !ask.wider && sessions.value.get(record.session)?.kind !== 'attached'
   return (
     <>
       {allowable && ask.kind === 'permission' && offered.size > 1 && (
@@ -166,6 +177,8 @@ function DecisionButtons({ record, hold, showAll }: { record: P.AskRecord; hold:
           ? <HoldButton class="allow grow" label="Hold to allow" onConfirm={allow} />
           : <button type="button" class="allow primary grow" aria-disabled={cardsMoving.value} onClick={() => { if (!cardsMoving.peek()) allow() }}>{label}</button>)}
       </div>
+      {canBecomeRule && <button ref={always} type="button" class="plain always" aria-haspopup="dialog" onClick={() => setRuling(true)}>Always …</button>}
+      {ruling && <RuleSheet record={record} onClose={() => setRuling(false)} />}
     </>
   )
 }

@@ -1,15 +1,16 @@
-/** The settings page: notifications, machines, devices, audit log. */
+/** The settings page: notifications, rules, machines, devices, audit log. */
 import { signOut } from '../auth/auth'
 import { me } from '../store/store'
 import { Pane } from '../ui/components'
 import { Icon } from '../ui/icons'
+import { lazy } from '../ui/lazy'
 import { AuditLog } from './audit-log'
 import { Devices } from './devices'
-import { lazy } from '../ui/lazy'
 import { Machines } from './machines'
 import { NotificationSettings } from './notification-settings'
 
 const PhoneAccess = lazy(() => import('./phone-access').then((one) => one.PhoneAccess))
+const Rules = lazy(() => import('../rules/rules').then((one) => one.Rules))
 
 export function Settings() {
   return (
@@ -17,6 +18,7 @@ export function Settings() {
       <header class="pane-head"><div class="pane-title"><h1>Settings</h1></div></header>
       <div class="pane-scroll page">
         <NotificationSettings />
+        <Rules />
         <Machines />
         <PhoneAccess />
         <Devices />

@@ -142,6 +142,12 @@ function askQuestion(ask: P.Ask): string {
   }
 }
 
+/** Why it was decided so, in quotes; empty where who decided says it all. */
+export function answerReason(answer: P.Answer | undefined): string {
+  if (!answer?.reason || answer.by === 'restart') return ''
+  return `“${visibleLine(answer.by === 'rule' ? answer.reason.replace(/^a rule says: /, '') : answer.reason)}”`
+}
+
 /** Who decided and from where, or why nobody could. */
 export function answeredBy(answer: P.Answer): string {
   if (answer.by === 'restart' && answer.decision === 'deny') return ': Tieline was restarted before anyone answered'

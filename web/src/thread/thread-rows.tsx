@@ -8,7 +8,7 @@ import { trackCommand } from '../commands/pending-commands'
 import { DiffView } from '../diff/diff-view'
 import { parseDiff } from '../diff/parse-diff'
 import type * as P from '../generated/protocol'
-import { VERBS, ago, answeredBy, cost, compactNumber, actionSummary, duration, askHeading } from '../shared/format'
+import { VERBS, ago, answeredBy, answerReason, cost, compactNumber, actionSummary, duration, askHeading } from '../shared/format'
 import { visibleLine, visible } from '../shared/visible-text'
 import { asks, nodes, now, sessions, recentlyAnswered, thread } from '../store/store'
 import { CodeText, isFolded, sizeOf } from '../ui/code'
@@ -143,7 +143,7 @@ function ToolRow({ use, result, output, unfinished, ask, answer, marked }: Extra
   const line = actionSummary(action, use.name) || visibleLine(use.name)
   const state = result?.status ?? (unfinished ? 'over' : 'running')
   const text = result?.output ?? output
-  const reason = answer?.reason && answer.by !== 'restart' ? `“${visibleLine(answer.reason)}”` : ''
+  const reason = answerReason(answer)
   return (
     <div class={`fold tool ${state}`}>
       <button type="button" class="fold-head" aria-expanded={open} onClick={() => setOpen(!open)}>
@@ -184,7 +184,7 @@ function AskRow({ ask, answer, marked }: { ask?: P.Ask; answer?: P.Answer; marke
       <button type="button" class="fold-head" aria-expanded={open} onClick={() => setOpen(!open)} disabled={!ask}>
         <span class={`state ${!answer ? '' : allowed ? 'ok' : 'denied'}`}><Icon name={!answer ? 'clock' : allowed ? 'check' : 'cross'} /></span>
         <span class="verb">{what}</span>
-        <span class="fold-line">{[answer && answeredBy(answer).replace(/^:/, '').trim(), answer?.reason && answer.by !== 'restart' && `“${visibleLine(answer.reason)}”`, !chosen && ask && askHeading(ask)].filter(Boolean).join(' · ')}</span>
+        <span class="fold-line">{[answer && answeredBy(answer).replace(/^:/, '').trim(), answerReason(answer), !chosen && ask && askHeading(ask)].filter(Boolean).join(' · ')}</span>
         {ask && <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>}
       </button>
       {open && ask && <div class="fold-body"><AskDetails ask={ask} /></div>}

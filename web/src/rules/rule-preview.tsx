@@ -1,0 +1,26 @@
+/** What a rule would have decided of the last requests. */
+import type * as P from '../generated/protocol'
+import { ago } from '../shared/format'
+import { visible, visibleLine } from '../shared/visible-text'
+import { now } from '../store/store'
+import { Icon } from '../ui/icons'
+
+const DECIDED = { allow: 'allowed', deny: 'denied', '': 'not decided' }
+
+export function Preview({ of }: { of: P.RulePreview }) {
+  return (
+    <section class="rule-preview" aria-label="What it would have decided">
+      <p class={of.contradicted ? 'problem' : ''} role="status">{!!of.contradicted && <Icon name="warn" />} It {visible(of.text)}.</p>
+      {of.asks.length > 0 && (
+        <details>
+          <summary>Which</summary>
+          <ul>
+            {of.asks.map((one) => (
+              <li key={one.ask}><code>{visibleLine(one.text)}</code><small class="faint block">{ago(one.at, now.value)} · {DECIDED[one.decision]}{one.by && ` by ${visibleLine(one.by)}`}</small></li>
+            ))}
+          </ul>
+        </details>
+      )}
+    </section>
+  )
+}
