@@ -59,7 +59,7 @@ async def test_from_an_ask_to_its_rule_and_its_end(
     await page.goto(f"{hub.url}/settings")
     rules = page.get_by_role("region", name="Rules")
     row = rules.get_by_role("listitem").filter(has_text="commands that begin with `true unit tests`").first
-    await expect(row).to_contain_text("decided 1 request this week")
+    await expect(row).to_contain_text("decided 1 request in the last day")
     await row.scroll_into_view_if_needed()
     assert await faults(page) == []
     await shot(page, f"rules-{size}")

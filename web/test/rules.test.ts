@@ -84,7 +84,7 @@ describe('the list of rules', () => {
     const { Rules } = await import('../src/rules/rules')
     const { box, text, button } = await shown(async () => h(Rules, {}))
     await until(() => expect(text()).toContain('allow commands that begin with `npm test`'))
-    expect(text()).toMatch(/made .* by Phone · decided 3 requests this week/)
+    expect(text()).toMatch(/made .* by Phone · decided 3 requests in the last day/)
     expect(text()).toContain('It still holds on laptop')
     expect(box.querySelector('details')!.textContent).toContain('revoked')
     button('Revoke: allow commands')!.click()

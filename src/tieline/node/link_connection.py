@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ..bus.base import Bus, Record
 from ..protocol import node_link as p
 from ..protocol.commands import READING, CommandEnvelope, GetDiff, Refusal, Result
+from ..sessions.ask_rules import AskRule
 from ..sessions.records import ASKS, PROMPTS, SESSIONS
 from .command_executor import CommandExecutor
 from .command_inbox import CommandInbox, InboxPosition
@@ -102,7 +103,7 @@ class LinkConnection:
                     for item in orders:
                         await self._orders.put(item)
                 case p.LinkRules(revision=revision, rules=rules):
-                    await self._executor.router.rules.keep_joined(self._hub, rules)
+                    await self._executor.router.rules.keep_joined(self._hub, tuple(map(self._timed_rule, rules)))
                     await self._send(p.RulesKept(revision=revision))
                 case p.Heard(ids=ids):
                     await self._outbox.heard(ids)
@@ -126,6 +127,9 @@ class LinkConnection:
     def _timed(self, order: CommandEnvelope) -> CommandEnvelope:
         """When it expires, by our clock."""
         return replace(order, expires_at=order.expires_at + self._ahead_s) if order.expires_at else order
+
+    def _timed_rule(self, rule: AskRule) -> AskRule:
+        return replace(rule, expires_at=rule.expires_at + self._ahead_s) if rule.expires_at else rule
 
     async def _answer(self, order: CommandEnvelope) -> None:
         """A reading command is not stored: its caller waits for the answer."""

@@ -22,7 +22,7 @@ class NewRule(Body, frozen=True, kw_only=True):
 
 class RuleView(AskRule, frozen=True, kw_only=True, omit_defaults=False):
     text: str = ""  # all of it, in one line
-    uses: int = 0  # asks that it decided, of those that are kept
+    uses: int = 0  # asks that it decided in the last day
     used_at: float = 0.0
     waiting: tuple[str, ...] = ()  # machines that have not heard of its last change
 

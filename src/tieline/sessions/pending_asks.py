@@ -23,6 +23,8 @@ _encode = msgspec.json.encode
 
 KEPT_S = 7 * 24 * 3600
 """How long an ask that is over is kept: rules are tested with it."""
+KEPT_RULED_S = 24 * 3600
+"""How long one is kept that a rule decided: there may be many more of those than people could answer."""
 ROOM_FOR_ANSWER = 64 * 1024
 """Bytes of a record that its answer may need."""
 
@@ -95,7 +97,7 @@ class PendingAsks:
         """It was decided before anybody was asked. Kept like any other that is over."""
         record, _ = _record(session, ask, None)
         value = _encode(replace(record, status="answered", answer=answer))
-        await self._table.put(ask.id, value, expect=0, ttl=KEPT_S)
+        await self._table.put(ask.id, value, expect=0, ttl=KEPT_RULED_S)
 
     async def _over(self, id: str, keeping: "asyncio.Future[int]", status: AskStatus) -> AskRecord | None:
         """None: it never came to the table."""

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from ..bus.base import Bus
-from ..errors import BusError
+from ..errors import BusError, TielineError
 from ..events import Answer, Ask
 from .ask_rules import AskOrigin, AskRule, RealFiles, decide_by_rules, rule_text
 from .pending_asks import PendingAsks
@@ -90,7 +90,7 @@ class SessionRules:
         if answer is not None:
             try:
                 await self._asks.keep_decided(self._session, ask, answer)
-            except BusError as error:  # what cannot be written down is not allowed unseen
+            except TielineError as error:  # what cannot be written down is not allowed unseen
                 log.warning("the decision of a rule could not be kept, people decide: %s", error)
                 return None
         return answer

@@ -15,7 +15,7 @@ function holds(rule: P.RuleView, at: number): boolean {
 function facts(rule: P.RuleView, at: number): string {
   return [
     `made ${ago(rule.made_at, at)} by ${visibleLine(rule.made_by)}`,
-    rule.uses ? `decided ${rule.uses} ${rule.uses === 1 ? 'request' : 'requests'} this week, last ${ago(rule.used_at, at)}` : 'not used this week',
+    rule.uses ? `decided ${rule.uses} ${rule.uses === 1 ? 'request' : 'requests'} in the last day, last ${ago(rule.used_at, at)}` : 'not used in the last day',
     rule.expires_at > 0 && !rule.revoked_at ? `until ${new Date(rule.expires_at * 1000).toLocaleString()}` : '',
     rule.revoked_at ? `revoked ${ago(rule.revoked_at, at)} by ${visibleLine(rule.revoked_by)}` : '',
   ].filter(Boolean).join(' · ')

@@ -85,7 +85,7 @@ def show(given: str, *, json: bool) -> int:
             "made": f"{_moment(found.made_at)} by {found.made_by}" + (f", from ask {found.ask}" if found.ask else ""),
             "ends": _moment(found.expires_at) if found.expires_at else "",
             "revoked": f"{_moment(found.revoked_at)} by {found.revoked_by}" if found.revoked_at else "",
-            "used": f"{found.uses} times in the last week" + (f", last {_moment(found.used_at)}" if found.uses else ""),
+            "used": f"{found.uses} times in the last day" + (f", last {_moment(found.used_at)}" if found.uses else ""),
             "waits": _unheard(found) if found.waiting else "",
         }
         for name, value in facts.items():
