@@ -7,20 +7,21 @@ import type { Token } from '../ui/highlight'
 import { useHighlighter } from '../ui/highlighting'
 import { Icon } from '../ui/icons'
 import { parseDiff, type DiffLine, type FileDiff, type Hunk } from './parse-diff'
+import { pairLines } from './side-by-side'
 
 type OnComment = (path: string, line: DiffLine, comment: string, send: boolean) => void
 
 const SIGN = { same: ' ', add: '+', del: '−', note: ' ' }
 const FOLD_ABOVE = 400 // lines of a file beyond which it is folded at first
 
-/** Paths are shown relative to `cwd`. */
-export function DiffView({ diff, cwd, onComment, folded = false }: { diff: string; cwd?: string; onComment?: OnComment; folded?: boolean }) {
+/** Paths are shown relative to `cwd`. A comment is collected, or sent at once. */
+export function DiffView({ diff, cwd, onComment, folded = false, sideBySide = false }: { diff: string; cwd?: string; onComment?: OnComment; folded?: boolean; sideBySide?: boolean }) {
   const files = useMemo(() => parseDiff(diff).map((file) => ({ ...file, path: relativeTo(file.path, cwd) })), [diff, cwd])
   if (!files.length) return diff ? <pre class="code">{visible(diff)}</pre> : null
-  return <div class="diff">{files.map((file, index) => <DiffFile key={`${index} ${file.path}`} file={file} onComment={onComment} folded={folded && files.length > 1} />)}</div>
+  return <div class="diff">{files.map((file, index) => <DiffFile key={`${index} ${file.path}`} file={file} onComment={onComment} folded={folded && files.length > 1} sideBySide={sideBySide} />)}</div>
 }
 
-function DiffFile({ file, onComment, folded }: { file: FileDiff; onComment?: OnComment; folded: boolean }) {
+function DiffFile({ file, onComment, folded, sideBySide }: { file: FileDiff; onComment?: OnComment; folded: boolean; sideBySide: boolean }) {
   const size = file.added + file.removed
   const [open, setOpen] = useState(!folded && (size < FOLD_ABOVE || !onComment))
   const path = visible(file.path)
@@ -45,7 +46,7 @@ function DiffFile({ file, onComment, folded }: { file: FileDiff; onComment?: OnC
           {file.hunks.map((hunk, index) => (
             <div class="hunk" key={index}>
               {(index > 0 || hunk.head) && <div class="diff-note">⋯ {visible(hunk.head)}</div>}
-              <HunkLines hunk={hunk} path={file.path} onComment={onComment} />
+              <HunkLines hunk={hunk} path={file.path} onComment={onComment} sideBySide={sideBySide} />
             </div>
           ))}
         </div>
@@ -54,9 +55,18 @@ function DiffFile({ file, onComment, folded }: { file: FileDiff; onComment?: OnC
   )
 }
 
-function HunkLines({ hunk, path, onComment }: { hunk: Hunk; path: string; onComment?: OnComment }) {
+function HunkLines({ hunk, path, onComment, sideBySide }: { hunk: Hunk; path: string; onComment?: OnComment; sideBySide: boolean }) {
   const highlighter = useHighlighter(true)
   const tokens = useMemo(() => highlightHunk(hunk, path, highlighter), [hunk, path, highlighter])
+  if (sideBySide) {
+    const cell = (number: number | undefined, side: 'left' | 'right') => {
+      if (number === undefined) return <div class="gap" />
+      const line = hunk.lines[number]!
+      const twice = side === 'left' && line.kind !== 'del' // the other side has the same line: one of them is enough for the keyboard
+      return <div><DiffLineView path={path} line={line} tokens={tokens?.[number]} onComment={twice ? undefined : onComment} side={side} /></div>
+    }
+    return <>{pairLines(hunk.lines).map(({ left, right }, row) => <div class="pair" key={row}>{cell(left, 'left')}{cell(right, 'right')}</div>)}</>
+  }
   return <>{hunk.lines.map((line, number) => <DiffLineView key={number} path={path} line={line} tokens={tokens?.[number]} onComment={onComment} />)}</>
 }
 
@@ -75,12 +85,12 @@ export function highlightHunk({ lines }: Hunk, path: string, highlighter: typeof
   })
 }
 
-function DiffLineView({ path, line, tokens, onComment }: { path: string; line: DiffLine; tokens?: readonly Token[]; onComment?: OnComment }) {
+function DiffLineView({ path, line, tokens, onComment, side }: { path: string; line: DiffLine; tokens?: readonly Token[]; onComment?: OnComment; side?: 'left' | 'right' }) {
   const [open, setOpen] = useState(false)
   const [text, setText] = useState('')
   const inner = (
     <>
-      <span class="diff-number" aria-hidden="true">{line.after || line.before || ''}</span>
+      <span class="diff-number" aria-hidden="true">{(side === 'left' ? line.before : line.after || line.before) || ''}</span>
       <span class="diff-sign" aria-hidden="true">{SIGN[line.kind]}</span>
       <span class="diff-text">{tokens?.length ? <Tokens of={tokens} /> : visible(line.text) || ' '}</span>
     </>
@@ -101,15 +111,15 @@ function DiffLineView({ path, line, tokens, onComment }: { path: string; line: D
         {inner}
       </button>
       {open && (
-        <form class="remark" onSubmit={(event) => { event.preventDefault(); finish(true) }}>
+        <form class="remark" onSubmit={(event) => { event.preventDefault(); finish(false) }}>
           <textarea
             rows={2} value={text} placeholder="Comment to the agent" aria-label="Comment to the agent" ref={(box) => box?.focus()}
             onInput={(event) => setText(event.currentTarget.value)}
-            onKeyDown={(event) => { if (event.key === 'Enter' && (event.metaKey || event.ctrlKey)) finish(true) }}
+            onKeyDown={(event) => { if (event.key === 'Enter' && (event.metaKey || event.ctrlKey)) finish(false) }}
           />
           <div class="row end">
-            <button type="button" class="small" onClick={() => finish(false)}>Add to draft</button>
-            <button type="submit" class="small primary">Send</button>
+            <button type="button" class="small" onClick={() => finish(true)}>Send</button>
+            <button type="submit" class="small primary">Add comment</button>
           </div>
         </form>
       )}

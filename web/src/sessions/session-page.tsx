@@ -7,6 +7,7 @@ import { navigate, sessionUrl } from '../app/router'
 import { AskCard } from '../asks/ask-card'
 import { commandsOfSession, trackCommand, PendingCommands } from '../commands/pending-commands'
 import { ConnectionBar } from '../connection/connection-bar'
+import { FilesOf } from '../files/opened-file'
 import type * as P from '../generated/protocol'
 import { Composer } from '../prompts/composer'
 import { agentName, canDo, STATE_LABELS, sessionState, abbreviateHome, sessionTitle } from '../shared/format'
@@ -18,7 +19,7 @@ import { VirtualList } from '../thread/virtual-list'
 import { Empty, Pane, Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { markSeen } from './marks'
-import { Dock, PanelSheet } from './session-panels'
+import { Dock, FileSheet, PanelSheet } from './session-panels'
 
 export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'diff' | 'info'; at?: number }) {
   const session = sessions.value.get(id)
@@ -64,17 +65,18 @@ export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'di
         {threadProblem.value && <Problem text={threadProblem.value} />}
         {place.note && <p class="order" role="status"><Icon name="search" /> {place.note}</p>}
         {open ? (
-          <VirtualList key={open.session} items={open.items.value} row={(item) => <ThreadRow key={item.key} item={item} session={open.session} marked={item.key === place.row} />} marked={place.row} onTop={() => void loadOlder(open)}>
+          <FilesOf.Provider value={id}><VirtualList key={open.session} items={open.items.value} row={(item) => <ThreadRow key={item.key} item={item} session={open.session} marked={item.key === place.row} />} marked={place.row} onTop={() => void loadOlder(open)}>
             {open.items.value.length === 0 && <Empty icon="sessions" title="No messages yet"><p>Write the first prompt below. {agentName(session.agent)} works in <code>{abbreviateHome(session.cwd, node?.home)}</code>.</p></Empty>}
             <OtherAsks session={id} thread={open} />
             {shown === 'working' && <p class="working" aria-hidden="true"><span class="dots"><i /><i /><i /></span></p>}
-          </VirtualList>
+          </VirtualList></FilesOf.Provider>
         ) : <div class="thread-frame"><p class="loading" role="status">Loading …</p></div>}
         {session.kind === 'attached' && session.status === 'closed' ? <TerminalClosed session={session} />
           : canDo(session, 'prompt') ? <Composer key={id} session={session} />
             : <p class="composer faint center">It takes no prompts from elsewhere: type at its terminal.</p>}
         <p class="sr" role="status">{shown === 'waiting' ? 'The agent needs your decision' : shown === 'done' ? 'The agent is done' : ''}</p>
         {sheet && !isDesktop.value && <PanelSheet session={session} panel={sheet} />}
+        {!isDesktop.value && <FileSheet session={session} />}
       </Pane>
       {isDesktop.value && <Dock session={session} />}
     </>

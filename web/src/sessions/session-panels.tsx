@@ -1,30 +1,42 @@
 /** What stands beside a conversation: its changes, its facts and what it used. Docked on a desktop, a sheet on a phone. */
 import { useState } from 'preact/hooks'
 import { dock, setDock, Separator, type Panel } from '../app/columns'
-import { get, request, errorMessage } from '../api/client'
+import { request, errorMessage } from '../api/client'
 import { back, navigate, sessionUrl } from '../app/router'
 import { commandsOfSession, PendingCommands, trackCommand } from '../commands/pending-commands'
-import { DiffView } from '../diff/diff-view'
-import { formatComment } from '../diff/parse-diff'
+import { openedFile } from '../files/opened-file'
 import type * as P from '../generated/protocol'
-import { addToDraft } from '../prompts/composer'
-import { sendPrompt } from '../prompts/outbox'
 import { agentName, ago, compactNumber, cost, duration, sessionTitle } from '../shared/format'
 import { visible } from '../shared/visible-text'
 import { nodes, now, thread } from '../store/store'
-import { Empty, Problem, Sheet, useFetched } from '../ui/components'
+import { Problem, Sheet } from '../ui/components'
 import { Icon } from '../ui/icons'
+import { lazy } from '../ui/lazy'
 import { isPinned, togglePin } from './marks'
 import { POLICIES } from './policies'
+
+const Changes = lazy(() => import('../changes/changes-panel').then((module) => module.ChangesPanel))
+const FileView = lazy(() => import('../files/file-view').then((module) => module.FileView))
 
 const TITLES: Readonly<Record<Panel, string>> = { diff: 'Changes', info: 'About this session' }
 const TABS: readonly (readonly [Panel, string])[] = [['diff', 'Changes'], ['info', 'About']]
 
 /** Beside the conversation. */
 export function Dock({ session }: { session: P.SessionRecord }) {
-  const shown = dock.value
+  const file = openedFile.value?.session === session.id ? openedFile.value : undefined
+  const shown = file ? 'file' : dock.value
   if (!shown) return null
-  const other = shown === 'diff' ? 'info' : 'diff'
+  const tabs: readonly (readonly [Panel | 'file', string])[] = file ? [...TABS, ['file', 'File']] : TABS
+  const choose = (panel: Panel | 'file') => {
+    if (panel === 'file') return
+    openedFile.value = undefined
+    setDock(panel)
+  }
+  const move = (by: 1 | -1) => {
+    const next = tabs[(tabs.findIndex(([panel]) => panel === shown) + by + tabs.length) % tabs.length]![0]
+    choose(next)
+    document.getElementById(`dock-tab-${next}`)?.focus()
+  }
   return (
     <aside class="dock" id="dock" aria-label="Changes and facts">
       <Separator column="dock" label="Width of the changes and facts" controls="dock" />
@@ -32,22 +44,28 @@ export function Dock({ session }: { session: P.SessionRecord }) {
         <div
           class="dock-tabs" role="tablist" aria-label="Beside the conversation"
           onKeyDown={(event) => {
-            if (event.key !== 'ArrowLeft' && event.key !== 'ArrowRight') return
-            setDock(other)
-            document.getElementById(`dock-tab-${other}`)?.focus()
+            if (event.key === 'ArrowLeft') move(-1)
+            else if (event.key === 'ArrowRight') move(1)
           }}
         >
-          {TABS.map(([panel, label]) => (
-            <button key={panel} id={`dock-tab-${panel}`} type="button" role="tab" aria-selected={panel === shown} aria-controls="dock-panel" tabIndex={panel === shown ? 0 : -1} onClick={() => setDock(panel)}>{label}</button>
+          {tabs.map(([panel, label]) => (
+            <button key={panel} id={`dock-tab-${panel}`} type="button" role="tab" aria-selected={panel === shown} aria-controls="dock-panel" tabIndex={panel === shown ? 0 : -1} onClick={() => choose(panel)}>{label}</button>
           ))}
         </div>
-        <button type="button" class="plain" aria-label="Close the changes and facts" onClick={() => setDock('')}><Icon name="cross" /></button>
+        <button type="button" class="plain" aria-label="Close the changes and facts" onClick={() => { if (file) openedFile.value = undefined; else setDock('') }}><Icon name="cross" /></button>
       </header>
       <div class="dock-body" id="dock-panel" role="tabpanel" aria-labelledby={`dock-tab-${shown}`} tabIndex={0}>
-        {shown === 'diff' ? <Changes key={session.id} session={session} /> : <About key={session.id} session={session} docked />}
+        {file ? <FileView session={session.id} path={file.path} line={file.line} /> : shown === 'diff' ? <Changes key={session.id} session={session} /> : <About key={session.id} session={session} docked />}
       </div>
     </aside>
   )
+}
+
+/** A file over the conversation, where there is no dock. */
+export function FileSheet({ session }: { session: P.SessionRecord }) {
+  const file = openedFile.value
+  if (file?.session !== session.id) return null
+  return <Sheet title="File" wide onClose={() => (openedFile.value = undefined)}><FileView session={session.id} path={file.path} line={file.line} /></Sheet>
 }
 
 /** Over the conversation. */
@@ -56,28 +74,6 @@ export function PanelSheet({ session, panel }: { session: P.SessionRecord; panel
     <Sheet title={TITLES[panel]} wide={panel === 'diff'} onClose={() => back(sessionUrl(session.id))}>
       {panel === 'diff' ? <Changes session={session} /> : <About session={session} />}
     </Sheet>
-  )
-}
-
-function Changes({ session }: { session: P.SessionRecord }) {
-  const { value, problem } = useFetched(() => get<P.DiffText>(`sessions/${encodeURIComponent(session.id)}/diff`), [session.id, session.turns, session.status])
-  return (
-    <>
-      <Problem text={problem} />
-      {!value && !problem && <p class="loading" role="status">Loading …</p>}
-      {value && !value.diff.trim() && <Empty icon="diff" title="No changes"><p>Since this session began.</p></Empty>}
-      {value && (
-        <DiffView
-          diff={value.diff}
-          onComment={(path, line, comment, send) => {
-            const text = formatComment(path, line, comment)
-            if (send) sendPrompt(session.id, text)
-            else addToDraft(session.id, text)
-          }}
-        />
-      )}
-      {value?.diff.trim() && <p class="faint small-text">Choose a line to comment on it.</p>}
-    </>
   )
 }
 

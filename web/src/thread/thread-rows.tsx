@@ -7,6 +7,7 @@ import { partsOf, AskParts } from '../asks/ask-parts'
 import { trackCommand } from '../commands/pending-commands'
 import { DiffView } from '../diff/diff-view'
 import { parseDiff } from '../diff/parse-diff'
+import { isImagePath, openFile } from '../files/opened-file'
 import type * as P from '../generated/protocol'
 import { VERBS, ago, answeredBy, answerReason, cost, compactNumber, actionSummary, duration, askHeading } from '../shared/format'
 import { visibleLine, visible } from '../shared/visible-text'
@@ -14,6 +15,7 @@ import { asks, nodes, now, sessions, recentlyAnswered, thread } from '../store/s
 import { CodeText, isFolded, sizeOf } from '../ui/code'
 import { CopyButton, Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
+import { lazy } from '../ui/lazy'
 import { Markdown } from '../ui/markdown'
 import { memo } from '../ui/memo'
 import { adviceFor } from './error-advice'
@@ -43,7 +45,7 @@ function RowContent({ item, session, marked }: { item: ThreadItem; session: stri
     case 'thinking':
       return <ThinkingRow text={content.text} live={content.live} marked={marked} />
     case 'tool':
-      return <ToolRow {...content} marked={marked} />
+      return <ToolRow {...content} session={session} marked={marked} />
     case 'ask':
       return <AskRow ask={content.ask} answer={content.answer} marked={marked} />
     case 'plan':
@@ -125,6 +127,9 @@ function ThinkingRow({ text, live, marked }: { text: string; live: boolean; mark
   )
 }
 
+const MAX_IMAGES = 4 // of one call
+const WorkImage = lazy(() => import('../files/file-view').then((module) => module.WorkImage))
+
 const TOOL_STATUS_LABELS = { ok: 'Done', error: 'Failed', denied: 'Denied', over: 'Not finished' }
 const TOOL_STATUS_ICONS = { ok: 'check', error: 'warn', denied: 'cross', over: 'minus' }
 
@@ -137,13 +142,14 @@ export function decisionText(answer: P.Answer): string {
   return `${answer.decision === 'allow' ? 'allowed' : 'denied'}${answeredBy(answer)}${span}`
 }
 
-function ToolRow({ use, result, output, unfinished, ask, answer, marked }: Extract<Content, { kind: 'tool' }> & { marked: boolean }) {
+function ToolRow({ use, result, output, unfinished, ask, answer, session, marked }: Extract<Content, { kind: 'tool' }> & { session: string; marked: boolean }) {
   const [open, setOpen] = useOpen(marked)
   const { action } = use
   const line = actionSummary(action, use.name) || visibleLine(use.name)
   const state = result?.status ?? (unfinished ? 'over' : 'running')
   const text = result?.output ?? output
   const reason = answerReason(answer)
+  const paths = action.kind === 'read' ? [action.path] : action.kind === 'edit' ? action.paths : []
   return (
     <div class={`fold tool ${state}`}>
       <button type="button" class="fold-head" aria-expanded={open} onClick={() => setOpen(!open)}>
@@ -157,8 +163,10 @@ function ToolRow({ use, result, output, unfinished, ask, answer, marked }: Extra
         <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
       </button>
       {!result && output && !open && <pre class="code tail" aria-hidden="true">{visible(output.trimEnd().split('\n').slice(-3).join('\n'))}</pre>}
+      {result?.status === 'ok' && paths.filter(isImagePath).slice(0, MAX_IMAGES).map((path) => <WorkImage key={path} session={session} path={path} version={use.id} />)}
       {open && (
         <div class="fold-body">
+          {paths.length > 0 && <p class="row wrap">{paths.map((path) => <button key={path} type="button" class="path-link" title="Open the file" onClick={() => openFile(session, { path, line: 0 })}>{visibleLine(path)}</button>)}</p>}
           {reason && <p class="small-text">Why it was {answer!.decision === 'allow' ? 'allowed' : 'denied'}: {reason}</p>}
           {ask?.reason && <p class="faint small-text">Why it asked: {visible(ask.reason)}</p>}
           {action.kind === 'command' ? <CodeText class="command" label="Command" text={action.command} language="sh" />

@@ -43,6 +43,7 @@ const PATHS: Record<string, string> = {
   keyboard: 'M3 6h18v12H3zM7 10h.1M11 10h.1M15 10h.1M18 10h.1M7 14h10',
   pin: 'M9 4h6l-1 6 4 3H6l4-3zM12 13v7',
   usage: 'M4 20V11M10 20V4M16 20v-7M21 20H3',
+  undo: 'M9 6L4 11l5 5M4 11h10a6 6 0 0 1 0 12h-2',
   retry: 'M19 12a7 7 0 1 1-2-5M19 3v4h-4',
 }
 

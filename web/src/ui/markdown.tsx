@@ -6,7 +6,8 @@
 import DOMPurify from 'dompurify'
 import MarkdownIt from 'markdown-it'
 import { render } from 'preact'
-import { useEffect, useMemo, useRef } from 'preact/hooks'
+import { useContext, useEffect, useMemo, useRef } from 'preact/hooks'
+import { FilesOf, linkPaths } from '../files/opened-file'
 import { visible } from '../shared/visible-text'
 import { Tokens } from './code'
 import { CopyButton } from './components'
@@ -104,6 +105,8 @@ const Block = memo(({ text, final }: { text: string; final: boolean }) => {
     const drawn = [...box.current!.querySelectorAll('pre')].map((pre) => decorate(pre, highlighter))
     return () => drawn.forEach((undo) => undo())
   }, [html, code, highlighter])
+  const files = useContext(FilesOf)
+  useEffect(() => { if (final && files) linkPaths(box.current!, files) }, [html, final, files])
   return <div class="md" ref={box} dangerouslySetInnerHTML={{ __html: html }} />
 })
 

@@ -1,0 +1,180 @@
+"""A session's changes on the page: looked at, commented on, committed, taken back; and files that texts name."""
+
+import base64
+import re
+import subprocess
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Locator, Page, expect
+from tests.browser.conftest import OpenPage
+from tests.browser.faults import faults
+from tests.browser.hub import HubProcess
+
+from tieline.events import Done, Edit, Text, ToolResult, ToolUse, TurnStarted
+from tieline.script import Say
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+Shot = Callable[[Page, str], Awaitable[None]]
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
+    hub = HubProcess(tmp_path_factory.mktemp("hub"))
+    hub.agent("listener", [Say("Ready.")], [Say("Both are done.")])
+    events = [
+        TurnStarted("Draw it.", "p1"),
+        ToolUse("t1", "Write", Edit(("shot.png",))),
+        ToolResult("t1", "ok", "written"),
+        Text("It greets in greeting.py, see `greeting.py:4`, and pkg/deep/inner.py:2 for the rest."),
+        Done("success"),
+    ]
+    await hub.fill("filed", events)
+    async with hub:
+        for name, value in (("user.name", "Ada Lane"), ("user.email", "ada@example.com")):
+            git(hub, "config", name, value)
+        yield hub
+
+
+def git(hub: HubProcess, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", *arguments], cwd=hub.place, env=hub.env, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def change(hub: HubProcess) -> None:
+    git(hub, "reset", "-q", "--hard")
+    git(hub, "clean", "-qfd")
+    text = (hub.place / "greeting.py").read_text()
+    (hub.place / "greeting.py").write_text(text.replace('"Hello " + name', 'f"Hello, {name}!"'))
+    (hub.place / "pkg/deep").mkdir(parents=True, exist_ok=True)
+    (hub.place / "pkg/deep/inner.py").write_text("one = 1\ntwo = 2\n")
+
+
+async def agree(page: Page, name: str) -> None:
+    """Holds the button for as long as it wants."""
+    button = page.get_by_role("dialog").get_by_role("button", name=name)
+    await button.focus()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("Enter")
+
+
+async def fits(place: Locator) -> bool:
+    return await place.evaluate("box => box.scrollWidth <= box.clientWidth + 1")
+
+
+async def test_from_a_change_to_a_commit_on_a_desktop(hub: HubProcess, open_page: OpenPage, shot: Shot) -> None:
+    change(hub)
+    session = await hub.session("listener", prompt="go", title="commit it")
+    page = await open_page(hub, "wide", path=f"/s/{session}")
+    dock = page.get_by_role("complementary", name="Changes and facts")
+    await dock.get_by_role("button", name="Uncommitted").click()
+    tree = dock.get_by_role("navigation", name="Changed files")
+    await expect(tree.get_by_text("pkg/deep")).to_be_visible()
+    await expect(tree.get_by_role("img", name="1 line added")).to_be_visible()
+    await expect(tree.get_by_role("img", name="2 lines added")).to_be_visible()
+    await page.get_by_role("separator", name="Width of the changes and facts").focus()
+    await page.keyboard.press("End")
+    await expect(dock.locator(".pair").first).to_be_visible()
+    assert await faults(page) == []
+    await shot(page, "desktop-side-by-side")
+    await dock.get_by_role("button", name="Side by side").click()
+    await expect(dock.locator(".pair")).to_have_count(0)
+    await tree.get_by_role("button", name="inner.py", exact=True).click()
+    await expect(dock.get_by_label(re.compile("^Changes in "))).to_have_count(1)
+    await tree.get_by_role("button", name="Show all files").click()
+    await tree.get_by_role("checkbox", name="Stage greeting.py").check()
+    commit = dock.get_by_role("button", name="Commit 1 file")
+    await expect(commit).to_be_disabled()
+    await dock.get_by_label("Commit message").fill("Greet with a comma")
+    await commit.click()
+    await expect(dock.get_by_role("status").filter(has_text="Greet with a comma")).to_be_visible()
+    assert git(hub, "log", "-1", "--format=%an: %s") == "Ada Lane: Greet with a comma\n"
+    assert git(hub, "status", "--porcelain") == "?? pkg/\n"
+
+    await tree.get_by_role("button", name="Take pkg/deep/inner.py back").click()
+    plan = page.get_by_role("dialog")
+    await expect(plan).to_contain_text("pkg/deep/inner.py (untracked)")
+    await expect(plan).to_contain_text("two = 2")
+    assert await faults(page) == []
+    await shot(page, "desktop-plan")
+    (hub.place / "pkg/deep/inner.py").write_text("three = 3\n")
+    await agree(page, "Take it back")
+    await expect(plan.get_by_role("alert")).to_contain_text("It has changed meanwhile")
+    await expect(plan).to_contain_text("three = 3")
+    await agree(page, "Take it back")
+    await expect(plan).to_have_count(0)
+    await expect(dock.get_by_role("status").filter(has_text="git restore --source=refs/tieline/")).to_be_visible()
+    assert git(hub, "status", "--porcelain") == ""
+    await shot(page, "desktop-done")
+
+
+@pytest.mark.parametrize("size", ["iphone", "narrow"])
+async def test_comments_are_one_prompt_on_a_phone(hub: HubProcess, open_page: OpenPage, shot: Shot, size: str) -> None:
+    git(hub, "reset", "-q", "--hard")
+    git(hub, "clean", "-qfd")
+    session = await hub.session("listener", prompt="go", title=f"comment it, {size}")
+    page = await open_page(hub, size, path=f"/s/{session}")
+    await expect(page.get_by_role("log").get_by_text("Ready.")).to_be_visible()
+    (hub.place / "new.py").write_text("one = 1\ntwo = 2\n")
+    await page.get_by_role("button", name="Changes").click()
+    sheet = page.get_by_role("dialog", name="Changes")
+    file = sheet.get_by_label("Changes in new.py")
+    for line, words in ((1, "why one?"), (2, "why two?")):
+        await file.get_by_role("button", name=re.compile(f"^Line {line}, added")).click()
+        await file.get_by_label("Comment to the agent").fill(words)
+        await file.get_by_role("button", name="Add comment").click()
+    review = sheet.get_by_role("region", name="Comments to send")
+    await expect(review).to_contain_text("2 comments")
+    assert await faults(page) == []
+    assert await fits(sheet.locator(".sheet-body"))
+    await shot(page, f"{size}-comments")
+    await sheet.get_by_role("button", name="Discard all").click()
+    plan = page.get_by_role("dialog", name="Discard all changes in")
+    await expect(plan).to_contain_text("new.py (untracked)")
+    assert await fits(plan.locator(".sheet-body"))
+    await shot(page, f"{size}-plan")
+    await plan.get_by_role("button", name="Cancel").click()
+    await review.get_by_role("button", name="Send as one prompt").click()
+    await expect(review).to_have_count(0)
+    await sheet.get_by_role("button", name="Close").click()
+    log = page.get_by_role("log")
+    await expect(log.get_by_text("2 comments on your changes:")).to_be_visible()
+    await expect(log.get_by_text("Both are done.")).to_be_visible()
+    assert (hub.place / "new.py").exists()
+
+
+@pytest.mark.parametrize("size", ["wide", "iphone"])
+async def test_a_path_opens_the_file_and_an_image_is_shown(
+    hub: HubProcess, open_page: OpenPage, shot: Shot, size: str
+) -> None:
+    change(hub)
+    (hub.place / "shot.png").write_bytes(PIXEL)
+    if size == "wide":
+        await hub.session("listener", id="filed", title="Draw it")
+    page = await open_page(hub, size, path="/s/filed")
+    log = page.get_by_role("log")
+    image = log.get_by_role("img", name="shot.png")
+    await expect(image).to_be_visible()
+    assert await image.evaluate("image => image.naturalWidth") == 1
+    await log.get_by_role("button", name="pkg/deep/inner.py:2").click()
+    place = (
+        page.get_by_role("complementary", name="Changes and facts")
+        if size == "wide"
+        else page.get_by_role("dialog", name="File")
+    )
+    text = place.get_by_label("Text of pkg/deep/inner.py")
+    await expect(text.locator("[aria-current=location]")).to_contain_text("two = 2")
+    assert await faults(page) == []
+    await shot(page, f"{size}-file")
+    await place.get_by_role("button", name=re.compile("^Close")).click()
+    await log.get_by_role("button", name="greeting.py:4").click()
+    await expect(place.get_by_label("Text of greeting.py")).to_contain_text("def greet")
+    if size == "wide":
+        await place.get_by_role("tab", name="Changes").click()
+        await expect(place.get_by_role("tab", name="File")).to_have_count(0)
