@@ -94,7 +94,7 @@ def _name(path: str) -> str:
 async def _settled(page: Page) -> None:
     await expect(page.locator("main, [role=main], dialog").first).to_be_attached()
     await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
-    await expect(page.get_by_text("Loading …")).to_have_count(0)
+    await expect(page.locator(".loading")).to_have_count(0)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ const NODES = [{ id: 'n', name: 'laptop', online: true, local: true, home: '/hom
 
 it('says usual times in words, and others as they are', () => {
   const texts: Record<string, string> = {
-    '0 9 * * 1-5': 'every weekday at 9:00', '@daily': 'every day at 0:00', '*/30 * * * *': 'every 30 minutes', '5 * * * *': 'every hour at :05', '30 22 * * *': 'every day at 22:30', '0 9 * * 1': 'every Monday at 9:00',
+    '0 9 * * 1-5': 'every weekday at 9:00', '@daily': 'every day at 0:00', '*/30 * * * *': 'every 30 minutes', '5 * * * *': 'every hour at :05', '0 * * * *': 'every hour', '30 22 * * *': 'every day at 22:30', '0 9 * * 1': 'every Monday at 9:00',
     '0 9 1 * *': '0 9 1 * *', '0 9 * 6 *': '0 9 * 6 *', '0 8-18 * * *': '0 8-18 * * *', '*/5 9 * * *': '*/5 9 * * *', '0 * * * 1': '0 * * * 1', nonsense: 'nonsense', '': '', '@reboot': '@reboot',
   }
   for (const [cron, text] of Object.entries(texts)) expect(cronText(cron), cron).toBe(text)

@@ -34,7 +34,7 @@ export function cronText(cron: string): string {
   if (step && hour === '*' && weekday === '*') return `every ${step} minutes`
   const days = DAYS[weekday]
   if (!/^\d+$/.test(minute) || !days) return cron
-  if (hour === '*' && weekday === '*') return `every hour at :${minute.padStart(2, '0')}`
+  if (hour === '*' && weekday === '*') return Number(minute) ? `every hour at :${minute.padStart(2, '0')}` : 'every hour'
   return /^\d+$/.test(hour) ? `${days} at ${hour}:${minute.padStart(2, '0')}` : cron
 }
 
