@@ -40,6 +40,7 @@ LAYERS: list[set[str]] = [
         "drivers.registry",
         "drivers.prestart",
         "drivers.options",
+        "drivers.model_names",
         "drivers.observed_features",
         "drivers.unified_diff",
         "drivers.current_file",

@@ -219,7 +219,7 @@ async def test_what_a_machine_refuses_when_it_is_back_is_told(
         await page.get_by_label("Title").fill("mended")
         await page.get_by_role("button", name="Save").click()
         order = page.locator(".thread .order")
-        await expect(order).to_contain_text("Title and model: received by the hub. workshop is offline")
+        await expect(order).to_contain_text("Title, model and effort: received by the hub. workshop is offline")
         await page.reload()
         await expect(order).to_contain_text("workshop is offline")
         way.refuse = False

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tieline.api import open_session
 from tieline.drivers.acp import driver as acp
+from tieline.drivers.acp.handshake import offered_models
 from tieline.drivers.base import Attachment, Emit, McpServer, Prompt, Spec
 from tieline.errors import AgentMissing, AgentStartFailed, Unsupported
 from tieline.events import (
@@ -78,7 +79,45 @@ async def bench(tmp_path: Path) -> AsyncGenerator[Bench, None]:
     yield Bench(tmp_path)
 
 
+MODELS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+    ({}, ()),
+    ({"configOptions": [{"category": "mode", "options": [{"value": "plan"}]}]}, ()),
+    (
+        {"configOptions": [{"category": "model", "options": [{"value": "a"}, {"value": "b"}, {"value": "a"}]}]},
+        ("a", "b"),
+    ),
+    (
+        {
+            "configOptions": [
+                {"category": "model", "options": [{"group": "x", "options": [{"value": "a"}]}, {"value": "b"}]}
+            ]
+        },
+        ("a", "b"),
+    ),
+    ({"models": {"currentModelId": "a", "availableModels": [{"modelId": "a"}, {"modelId": "b"}]}}, ("a", "b")),
+    ({"configOptions": [{"category": "model", "options": ["a", None, {"options": 3, "value": "b"}]}]}, ("b",)),
+    ({"configOptions": [{"category": "model", "options": "a"}]}, ()),
+    ({"models": ["a"]}, ()),
+    ({"models": {"availableModels": [{"modelId": 7}, {"modelId": ""}, {"modelId": "x" * 201}, {}]}}, ()),
+    ({"models": {"availableModels": [{"modelId": str(number)} for number in range(500)]}}, tuple(map(str, range(200)))),
+]
+
+
+@pytest.mark.parametrize(("session", "names"), MODELS)
+def test_models_are_taken_from_what_a_session_says(session: dict[str, Any], names: tuple[str, ...]) -> None:
+    assert offered_models(session) == names
+
+
 class TestPeer:
+    @pytest.mark.slow
+    async def test_the_models_it_offers_are_known_once_it_ran(self, bench: Bench) -> None:
+        driver = bench.driver()
+        assert driver.offered_models == ()
+        async with bench.session(driver=driver):
+            assert driver.offered_models == ("small", "large")
+        async with bench.session(driver=driver, resume="peer-1"):  # which says nothing of them
+            assert driver.offered_models == ("small", "large")
+
     @pytest.mark.slow
     async def test_story(self, bench: Bench) -> None:
         seen = await bench.turn("story")

@@ -290,6 +290,17 @@ async def test_missing_sdk(place: Path, monkeypatch: pytest.MonkeyPatch) -> None
             pass
 
 
+async def test_its_models_and_an_effort(rig: ClaudeCodeRig, place: Path) -> None:
+    """The names that it offers are those that it takes; the effort reaches the model."""
+    rig.play([Say("Here.")])
+    async with talk(rig, place, effort="low") as session:
+        offered = rig.driver.offered_models
+        assert "default" in offered and len(offered) > 1
+        await collect(session.turn("hello"))
+    (request,) = rig.model.requests
+    assert request["output_config"]["effort"] == "low"
+
+
 async def test_probe(rig: ClaudeCodeRig) -> None:
     probe = await rig.driver.probe(rig.options["env"])
     assert (probe.version, probe.signed_in) == (rig.driver.tested, True)

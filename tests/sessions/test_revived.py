@@ -36,6 +36,7 @@ class Fragile(Scripted):
     """An agent that can be resumed, and that dies when the test says so."""
 
     features = replace(Scripted.features, resume=True)
+    offered_models: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         super().__init__([[Say("hello")]])
@@ -148,6 +149,24 @@ async def test_the_node_looks_again_at_once(tmp_path: Path) -> None:
             await turn(router, session)
             assert router.get(session).outcome == "error"
             await eventually(lambda: bool(looked), "nobody looked", timeout=30)
+
+
+async def test_the_models_that_an_agent_offers_are_known_once_it_ran(tmp_path: Path) -> None:
+    driver = Fragile()
+    async with (
+        routed(tmp_path, driver) as (router, session),
+        AgentInventory(Config(environ=ENV), router.driver) as agents,
+    ):
+        router.opened.append(agents.look_at_models)
+        name = router.get(session).agent
+        assert [view.models for view in await agents.refresh() if view.name == name] == [()]
+        told: list[tuple[str, ...]] = []
+        agents.changed.append(lambda: told.extend(view.models for view in agents.views if view.name == name))
+        driver.offered_models = ("small", "large")
+        driver.opened[0].dead = True
+        await turn(router, session)  # it is opened again
+        await turn(router, session)
+        assert told == [("small", "large")], "told once, when it changed"
 
 
 class Faulty(Fragile):

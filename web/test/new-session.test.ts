@@ -45,3 +45,40 @@ it('has the prompt first, Start always in sight, and what was used last', async 
   await new Promise((done) => setTimeout(done, 20))
   expect(hub.requests.at(-1)!.body).toMatchObject({ agent: 'codex', cwd: '/home/me/last', policy: 'edits', model: 'big', prompt: 'Mend it.' })
 })
+
+it('offers the efforts and models that the agent has, and none where it has none', async () => {
+  hub.storage.set('tieline.last', JSON.stringify({ node: 'n', agent: 'codex', policy: 'ask', efforts: { codex: 'high', old: 'gone' } }))
+  const { ready } = await load()
+  const { NewSession } = await import('../src/sessions/new-session')
+  const agents = [
+    { name: 'codex', found: true, ready: true, features: ['model', 'effort'], efforts: ['low', 'high'], models: ['big', 'small'] },
+    { name: 'old', found: true, ready: true, features: ['model', 'effort'], efforts: ['low'] },
+    { name: 'gemini', found: true, ready: true, features: ['model'] },
+  ]
+  ready({ nodes: [{ id: 'n', name: 'here', online: true, agents, default_agent: 'codex', home: '/home/me' } as unknown as P.NodeView] })
+  Object.assign(HTMLDialogElement.prototype, { showModal() {}, close() {} }) // jsdom has none
+  const box = document.body.appendChild(document.createElement('div'))
+  render(h(NewSession, {}), box)
+  const painted = () => new Promise((done) => setTimeout(done, 20))
+  const effort = () => [...box.querySelectorAll('label')].find((one) => one.textContent!.startsWith('Effort'))?.querySelector('select')
+  const levels = () => [...effort()!.options].map((one) => one.value)
+  expect([effort()!.value, levels()]).toEqual(['high', ['', 'low', 'high']])
+  expect([...box.querySelectorAll<HTMLOptionElement>('#known-models option')].map((one) => one.value)).toEqual(['big', 'small'])
+  const choose = async (at: number) => {
+    box.querySelectorAll<HTMLInputElement>('input[name=agent]')[at]!.click()
+    await painted()
+  }
+  await choose(1)
+  expect([effort()!.value, levels()]).toEqual(['', ['', 'low']]) // what it no longer has is not sent
+  await choose(2)
+  expect(effort()).toBeUndefined()
+  await choose(0)
+  effort()!.value = 'low'
+  effort()!.dispatchEvent(new Event('change', { bubbles: true }))
+  await painted()
+  hub.reply = () => [201, { id: 'x' }]
+  box.querySelector<HTMLFormElement>('form')!.requestSubmit()
+  await painted()
+  expect(hub.requests.at(-1)!.body).toMatchObject({ agent: 'codex', effort: 'low' })
+  expect(JSON.parse(hub.storage.get('tieline.last')!)).toMatchObject({ efforts: { codex: 'low', old: 'gone' } })
+})

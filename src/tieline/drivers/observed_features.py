@@ -18,6 +18,7 @@ from msgspec import Struct
 from ..safe_file_read import read_regular
 from ..safe_file_write import replace_private_file
 from .base import Driver
+from .model_names import OffersModels
 from .run_as import RunAsDriver
 
 MAX_FILE = 64 * 1024
@@ -134,6 +135,12 @@ class ObservesFeatures(Protocol):
     def unverified(self) -> tuple[str, ...]:
         """Features that are claimed, and that neither the tests nor the agent itself confirmed."""
         ...
+
+
+def offered_models(driver: Driver) -> tuple[str, ...]:
+    """What the agent told when it last ran in this process."""
+    own = _unwrap(driver)
+    return own.offered_models if isinstance(own, OffersModels) else ()
 
 
 def features_basis(driver: Driver) -> Basis:

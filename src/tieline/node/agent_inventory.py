@@ -5,11 +5,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from ..background_tasks import cancel_and_wait
 from ..config import Config
 from ..drivers import registry
 from ..drivers.base import Driver, Probe
-from ..drivers.observed_features import features_basis
+from ..drivers.observed_features import features_basis, offered_models
 from ..errors import TielineError
 from ..protocol.views import AgentView
 
@@ -60,6 +62,11 @@ class AgentInventory:
             self._doubted = now
             self._again.set()
 
+    def look_at_models(self, agent: str) -> None:
+        """It has just started: it may have told which models it offers. Costs nothing."""
+        models = offered_models(self._driver(agent))
+        self._know(tuple(replace(view, models=models) if view.name == agent else view for view in self.views))
+
     def chosen(self) -> str:
         """For a session whose agent nobody named: the default one, or another that is ready when that is not. Empty
         when there is none; the demo's agent is never meant."""
@@ -88,6 +95,9 @@ class AgentInventory:
 
         names = await asyncio.to_thread(registry.names, self._config)  # reads the installed packages
         views = tuple(await asyncio.gather(*map(view, names)))
+        self._know(views)
+
+    def _know(self, views: tuple[AgentView, ...]) -> None:
         if views != self.views:
             self.views = views
             for tell in list(self.changed):
@@ -119,6 +129,8 @@ class AgentInventory:
             features=features.supported(),
             basis=basis,
             attachments=features.attachments,
+            models=offered_models(driver),
+            efforts=features.effort,
         )
 
     async def _probe(self, driver: Driver) -> Probe:

@@ -45,6 +45,7 @@ class CommandExecutor:
         self.identity = identity
         self.agents = AgentInventory(config, router.driver)
         router.lost.append(self.agents.look_soon)
+        router.opened.append(self.agents.look_at_models)
         self._config = config
         self._handlers = CommandHandlers(router, config, self.agents)
         self._table: Table = bus.table(RESULTS)

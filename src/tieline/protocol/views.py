@@ -23,7 +23,8 @@ class AgentView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     features: tuple[str, ...] = ()  # steer, resume, fork, model, attachments …
     # what that rests on: our tests, the agent's own word on this node, or its documentation: it never ran there
     basis: Literal["", "tested", "told", "unverified"] = ""
-    models: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()  # that it told when it last ran there; empty: it tells none
+    efforts: tuple[str, ...] = ()  # the levels it takes; empty: it has none
     attachments: tuple[str, ...] = ()  # media types it takes
 
 

@@ -69,6 +69,7 @@ class SessionManager:
         self._drivers: dict[str, Driver] = dict(drivers or {})
         self._ending = ending
         self.lost: list[Callable[[str], None]] = []  # told the agent that died or did not open
+        self.opened: list[Callable[[str], None]] = []  # told the agent that a session has begun to talk with
         self.releases: dict[str, Release] = {}  # harness → who has it let go of a conversation that no terminal shows
         self._stack = AsyncExitStack()
 
@@ -410,11 +411,16 @@ class SessionManager:
                 timeout_s=registry.turn_timeout_s(record.agent, self._config),
                 idle=lambda: self.runners.rest(self._config.pool.number),
                 lost=lambda: self._lost(record.agent),
+                opened=lambda: self._opened(record.agent),
             )
         return self.runners[id]
 
     def _lost(self, agent: str) -> None:
         for tell in self.lost:
+            tell(agent)
+
+    def _opened(self, agent: str) -> None:
+        for tell in self.opened:
             tell(agent)
 
     async def _answered(self, ask: Ask) -> Answer | None:

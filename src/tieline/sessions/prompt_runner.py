@@ -56,9 +56,11 @@ class PromptRunner:
         timeout_s: float | None = None,
         idle: Callable[[], None] = lambda: None,
         lost: Callable[[], None] = lambda: None,
+        opened: Callable[[], None] = lambda: None,
     ) -> None:
         """`env` is the hub's own, not the agent's. `timeout_s` is for a prompt without a limit of its own. `idle` is
-        called whenever nothing waits any more, `lost` whenever the agent died or did not open."""
+        called whenever nothing waits any more, `lost` whenever the agent died or did not open,
+        `opened` when it did."""
         self.record = record
         self.session: Session | None = None
         self._driver = driver
@@ -74,6 +76,7 @@ class PromptRunner:
         self._timeout_s = timeout_s
         self._idle = idle
         self._lost = lost
+        self._tell_opened = opened
         self._opened = 0.0
         self._task: asyncio.Task[None] | None = None
         self._heard = 0.0
@@ -283,6 +286,7 @@ class PromptRunner:
         session.timeout_s = self._timeout_s
         session.remember(self._remembered)
         self.session = session
+        self._tell_opened()
         if not spec.resume:
             self._refill = spec
         return session

@@ -10,10 +10,11 @@ import { saveLocal, loadLocal } from '../shared/local-storage'
 import { nodes, sessions } from '../store/store'
 import { Problem, Sheet } from '../ui/components'
 import { Icon } from '../ui/icons'
+import { EffortSelect } from './effort-select'
 import { POLICIES } from './policies'
 
 /** What was used last, as the next session probably wants it. */
-interface LastChoice { readonly node: string; readonly agent: string; readonly policy: string; readonly cwd?: string; readonly models?: Readonly<Record<string, string>> }
+interface LastChoice { readonly node: string; readonly agent: string; readonly policy: string; readonly cwd?: string; readonly models?: Readonly<Record<string, string>>; readonly efforts?: Readonly<Record<string, string>> }
 
 export function NewSession() {
   const machines = [...nodes.value.values()].sort((one, other) => Number(other.online ?? false) - Number(one.online ?? false) || Number(other.local ?? false) - Number(one.local ?? false))
@@ -31,6 +32,10 @@ export function NewSession() {
   const [policy, setPolicy] = useState(last.policy)
   const [typedModel, setModel] = useState<string | undefined>(undefined)
   const model = typedModel ?? last.models?.[agent?.name ?? ''] ?? ''
+  const efforts = agent?.efforts ?? []
+  const [chosenEffort, setEffort] = useState<string | undefined>(undefined)
+  const lastEffort = last.efforts?.[agent?.name ?? ''] ?? ''
+  const effort = chosenEffort ?? (efforts.includes(lastEffort) ? lastEffort : '') // an update of the agent may have taken it away
   const [prompt, setPrompt] = useState(() => loadLocal('draft.new', ''))
   const [browsing, setBrowsing] = useState(false)
   const [problem, setProblem] = useState<ApiError | string>('')
@@ -45,11 +50,11 @@ export function NewSession() {
     setBusy(true)
     setProblem('')
     const body: P.NewSession = {
-      id, node: node?.id ?? '', agent: agent?.name ?? '', cwd, policy, model, prompt: prompt.trim(), ...(accept ? { accept_unenforced: true } : {}),
+      id, node: node?.id ?? '', agent: agent?.name ?? '', cwd, policy, model, effort, prompt: prompt.trim(), ...(accept ? { accept_unenforced: true } : {}),
     }
     try {
       const createdSession = await trackCommand<P.SessionRecord>(`New session in ${baseName(cwd)}`, id, sessionRequest.send('POST', 'sessions', body), prompt)
-      saveLocal('last', { node: node?.id ?? '', agent: agent?.name ?? '', policy, cwd, models: { ...last.models, [agent?.name ?? '']: model } } satisfies LastChoice)
+      saveLocal('last', { node: node?.id ?? '', agent: agent?.name ?? '', policy, cwd, models: { ...last.models, [agent?.name ?? '']: model }, efforts: { ...last.efforts, [agent?.name ?? '']: effort } } satisfies LastChoice)
       if (!createdSession) return setPending(true) // pending: the draft may be needed again
       saveLocal('draft.new', '')
       navigate(sessionUrl(id), true)
@@ -112,7 +117,7 @@ export function NewSession() {
           <div class="options">
             {(all ? agents : installedAgents).map((option) => (
               <label key={option.name} class={option.ready ? 'option' : 'option off'}>
-                <input type="radio" name="agent" checked={option.name === agent?.name} onChange={() => { setAgent(option.name); setModel(undefined) }} />
+                <input type="radio" name="agent" checked={option.name === agent?.name} onChange={() => { setAgent(option.name); setModel(undefined); setEffort(undefined) }} />
                 <span class="agent-dot" data-agent={option.name} aria-hidden="true" /><span>{agentName(option.name)}</span>
                 {!option.ready && <small>{option.found ? 'not ready' : 'not installed'}</small>}
               </label>
@@ -151,6 +156,7 @@ export function NewSession() {
           <label>Model<input type="text" value={model} list="known-models" placeholder="The agent’s own choice" autocapitalize="off" spellcheck={false} onInput={(event) => setModel(event.currentTarget.value)} /></label>
         )}
         <datalist id="known-models">{(agent?.models ?? []).map((one) => <option key={one} value={one} />)}</datalist>
+        <EffortSelect levels={efforts} value={effort} onChange={setEffort} />
       </form>
     </Sheet>
   )

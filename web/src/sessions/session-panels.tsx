@@ -12,6 +12,7 @@ import { nodes, now, thread } from '../store/store'
 import { Problem, Sheet } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { lazy } from '../ui/lazy'
+import { EffortSelect } from './effort-select'
 import { isPinned, togglePin } from './marks'
 import { POLICIES } from './policies'
 
@@ -81,6 +82,7 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
   const [problem, setProblem] = useState('')
   const [name, setName] = useState(session.title)
   const [model, setModel] = useState(session.model)
+  const [effort, setEffort] = useState(session.effort)
   const node = nodes.value.get(session.node)
   const agent = node?.agents?.find((one) => one.name === session.agent)
   const features = agent?.features ?? []
@@ -96,10 +98,11 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
   return (
     <>
       <Problem text={problem} />
-      <form class="stack" onSubmit={(event) => { event.preventDefault(); change('Title and model', { title: name, ...(features.includes('model') && driven && model !== session.model ? { model } : {}) }, close) }}>
+      <form class="stack" onSubmit={(event) => { event.preventDefault(); change('Title, model and effort', { title: name, ...(features.includes('model') && driven && model !== session.model ? { model } : {}), ...(driven && effort !== session.effort ? { effort } : {}) }, close) }}>
         <label>Title<input type="text" value={name} placeholder={sessionTitle(session)} onInput={(event) => setName(event.currentTarget.value)} /></label>
         {features.includes('model') && driven && <label>Model, from the next turn<input type="text" value={model} list="models" placeholder={init?.model || 'the agent’s own choice'} onInput={(event) => setModel(event.currentTarget.value)} /></label>}
         <datalist id="models">{(agent?.models ?? []).map((one) => <option key={one} value={one} />)}</datalist>
+        {driven && <EffortSelect label="Effort, from the next turn" levels={agent?.efforts ?? []} value={effort} onChange={setEffort} />}
         {driven && <label>Policy
           <select value={policy?.name ?? ''} onChange={(event) => change('Policy', { policy: event.currentTarget.value })}>
             {!policy && <option value="">Custom</option>}

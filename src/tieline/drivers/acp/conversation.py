@@ -72,6 +72,7 @@ class AcpConversation:
         self.native_id = ""
         self.model = ""
         self.initialized = InitializeResponse()
+        self.offered_models: tuple[str, ...] = ()
         self.chooses_model: bool | None = None  # whether its session offers a choice; None: it did not say
         self.unverified: tuple[str, ...] = ()  # what was asked for, and nobody has seen it do
         self.updates_seen = 0  # session updates so far

@@ -164,6 +164,7 @@ class Acp:
         self.name = name
         self.preset = preset
         self.observed = ObservedAgents()
+        self.offered_models: tuple[str, ...] = ()
         self._command = command or preset.command
         self.env = env or {}
         self._configured = asdict(can or PresetFeatures())
@@ -232,6 +233,7 @@ class Acp:
             talk = AcpConversation(self.name, self.preset, spec, ask, process, self.enforce(spec.policy))
             peer = await stack.enter_async_context(Peer(process, talk, room=talk.drain))
             await self._open_or_exit(process, talk, open_session(talk, peer))
+            self.offered_models = talk.offered_models or self.offered_models
             if not self.tested:
                 told = talk.initialized.observed_features(talk.chooses_model)
                 await asyncio.to_thread(

@@ -12,6 +12,7 @@ from ...errors import AgentStartFailed, Unsupported
 from ...version import __version__
 from ...wire.jsonrpc import Peer, PeerGone, RpcError
 from ..base import McpServer
+from ..model_names import mappings, model_names
 from .capabilities import parse_initialize_response
 from .conversation import EXIT_S, AcpConversation, error_details
 from .policy import session_mode
@@ -52,6 +53,7 @@ async def open_session(talk: AcpConversation, peer: Peer) -> None:
         session = session or {}
         talk.chooses_model = _has_option(session, "model") or (None if spec.resume else False)
         talk.model = spec.model or _current_value(session, "model")
+        talk.offered_models = offered_models(session)
         if spec.model and not talk.preset.model_args:
             await _set_option(talk, peer, session, "model", spec.model)
         await _set_mode(talk, peer, session)
@@ -130,6 +132,22 @@ def _current_value(session: SessionResult, what: str) -> str:
             return str(option.get("currentValue", ""))
     state: SessionResult = session.get(f"{what}s") or {}
     return str(state.get(f"current{what.title()}Id", ""))
+
+
+def offered_models(session: SessionResult) -> tuple[str, ...]:
+    """By the session's options, or in the older way."""
+    for option in mappings(session.get("configOptions")):
+        if option.get("category") == "model":
+            listed = mappings(option.get("options"))
+            entries = [
+                one for entry in listed for one in mappings(entry.get("options")) or [entry]
+            ]  # some are in groups
+            return model_names(entry.get("value") for entry in entries)
+    return model_names(
+        entry.get("modelId")
+        for state in mappings([session.get("models")])
+        for entry in mappings(state.get("availableModels"))
+    )
 
 
 async def _set_mode(talk: AcpConversation, peer: Peer, session: SessionResult) -> None:

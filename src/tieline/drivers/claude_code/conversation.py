@@ -17,6 +17,7 @@ from ...events import Done, Error, Event, Other
 from ...policy import Receipt
 from ...processes.async_process import Process
 from ..base import AskFn, Prompt, Spec
+from ..model_names import mappings, model_names
 from ..turn_stream import Turn
 from .events import SOURCE, ClaudeCodeNormaliser, Message
 from .launch import INSTALL, SDK, UPGRADE
@@ -115,6 +116,12 @@ class ClaudeCodeConversation:
             await self._process.wait(EXIT_S)
             raise self._start_failed(f"the handshake failed: {error}") from None
         self._connected = True
+
+    async def offered_models(self) -> tuple[str, ...]:
+        """As it named them in the handshake: nothing is asked for."""
+        assert self._client is not None
+        told: Any = await self._client.get_server_info() or {}
+        return model_names(one.get("value") for one in mappings(told.get("models")))
 
     async def warm_up(self) -> None:
         """It counts its instructions and tools, for which it makes them. A summary it counts without its vendor."""

@@ -44,6 +44,7 @@ def create(name: str, options: Mapping[str, Any]) -> "ClaudeCode":
 
 
 class ClaudeCode:
+    offered_models: tuple[str, ...] = ()
     tested = "2.1.325"
     floor = "2.1.325"
     features = Features(
@@ -131,6 +132,7 @@ class ClaudeCode:
             talk.start_reading()
             stack.push_async_callback(talk.disconnect)
             await talk.connect(self.options.start_timeout_s)
+            self.offered_models = await talk.offered_models() or self.offered_models
             yield talk
 
 
