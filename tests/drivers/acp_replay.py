@@ -23,6 +23,7 @@ class Replay:
         self.seen: list[str] = []
         self.answer: Any = None
         self.prompt: Any = None
+        self.meta: Any = None  # of the session
         self.asked = 0
 
     def run(self) -> None:
@@ -47,6 +48,8 @@ class Replay:
             self.prompt = call["params"]["prompt"]
             self.play(self.script["prompts"].pop(0), call["id"])
             return
+        if method in ("session/new", "session/load"):
+            self.meta = call["params"].get("_meta")
         for step in self.script.get("starting", ()) if method == "session/new" else ():
             self.step(step)
         results: Message = {
@@ -95,7 +98,8 @@ class Replay:
                 return self.prompt
             case _:  # how it was started
                 files = {word: Path(word[1:]).read_text() for word in sys.argv if word.startswith("@")}
-                return {"environment": dict(os.environ), "arguments": sys.argv[2:], "files": files}
+                started = {"environment": dict(os.environ), "arguments": sys.argv[2:], "files": files}
+                return {**started, "meta": self.meta}
 
     def say(self, text: str) -> None:
         self.update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})

@@ -166,6 +166,7 @@ def test_a_prompt_that_lifts_the_policy() -> None:
     for prompt in ("/allow-all on", "/YOLO", " \n/permissions allow-all", "/autopilot"):
         assert lifts_policy(copilot, Policy(), prompt) == prompt.split()[0].lower()
         assert lifts_policy(copilot, Policy("allow", "allow", "allow"), prompt) == ""
+    assert lifts_policy(PRESETS["claude-agent-acp"], Policy(), "/config") == "/config"
     for prompt in ("", "/", "/compact", "allow-all", "What does /allow-all do?", "/allow-all-of-it"):
         assert lifts_policy(copilot, Policy(), prompt) == ""
 

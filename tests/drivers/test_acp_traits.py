@@ -14,6 +14,7 @@ from tieline.ask_parts import ask_parts
 from tieline.drivers.acp import driver as acp
 from tieline.drivers.acp_presets import PRESETS
 from tieline.drivers.base import McpServer
+from tieline.drivers.claude_code.tools import GOVERNED
 from tieline.errors import Unsupported, UsageError
 from tieline.events import (
     Answer,
@@ -376,6 +377,17 @@ async def test_mcp_servers_reach_copilot_by_its_own_argument(bench: Bench) -> No
             "far": {"type": "http", "url": "http://127.0.0.1:1/mcp", "headers": {"X": "y"}, "tools": ["*"]},
         }
     }
+
+
+@pytest.mark.parametrize("resume", ["", "s"])
+async def test_claude_over_acp_is_given_rules_that_ask(bench: Bench, resume: str) -> None:
+    """With a new session and with one that goes on; before all that its own settings and a repository's allow."""
+    able: Step = {"initialize": {"agentCapabilities": {"loadSession": True}}}
+    seen = await bench.turn("claude-agent-acp", START, END, resume=resume, script=able)
+    options = json.loads(done(seen).text)["meta"]["claudeCode"]["options"]
+    assert set(options["settings"]["permissions"]["ask"]) == {tool for tools in GOVERNED.values() for tool in tools}
+    assert options["allowDangerouslySkipPermissions"] is False
+    assert json.loads(done(await bench.turn("cursor", START, END)).text)["meta"] is None
 
 
 # --- usage ------------------------------------------------------------------------------------------------------------

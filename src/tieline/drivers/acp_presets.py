@@ -86,6 +86,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     fixed_env: Mapping[str, str] = {}  # variables that make it ask, whatever the caller's environment says
     settings: str = ""  # a file of settings that make it ask, whatever the user's own say
     settings_env: str = ""  # the variable that names that file
+    session_meta: Mapping[str, object] = {}  # what goes with each session of its own under `_meta`, to make it ask
     mcp_args: tuple[str, ...] = ()  # arguments that give it MCP servers, "{}" is the file that names them
     traits: Traits = UNKNOWN
     tools: Mapping[Capability, tuple[str, ...]] = {}  # its tools by capability, for its own rules
@@ -132,6 +133,18 @@ _AUGGIE_ASKS = tuple(part for tool in _AUGGIE_TOOLS for part in ("--permission",
 
 _QWEN_SETTINGS = '{"permissions":{"ask":["Edit","Bash","WebFetch","WebSearch"]}}'
 """Its tools by the names of its rules; `Edit` and `Bash` stand for all that edit files and run commands."""
+
+
+_CLAUDE_ASKS = ("Write", "Edit", "NotebookEdit", "Bash", "PowerShell", "Monitor", "WebFetch", "WebSearch")
+_CLAUDE_SESSION = {
+    "claudeCode": {
+        "options": {
+            "settings": {"permissions": {"ask": _CLAUDE_ASKS}},
+            "allowDangerouslySkipPermissions": False,
+            "promptSuggestions": False,  # a model call after each turn, whose cost it does not tell
+        }
+    }
+}
 
 
 PRESETS: dict[str, Preset] = {
@@ -312,7 +325,10 @@ PRESETS: dict[str, Preset] = {
             resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True, questions=True
         ),
         mode="default",
-        asks=("file_write",),  # it lets read-only commands and some hosts pass unasked
+        # On its own it lets read-only commands and some hosts pass. Rules that ask come before all that allow.
+        asks=("file_write", "shell", "network"),
+        session_meta=_CLAUDE_SESSION,
+        lifting_commands=("config", "update-config", "fewer-permission-prompts", "auto-mode-setup", "remote-control"),
         traits=Traits(
             denial="told",
             usage="unknown",

@@ -36,7 +36,11 @@ async def open_session(talk: AcpConversation, peer: Peer) -> None:
         )
         _check_offered(talk)
         servers = [_mcp_server(*entry) for entry in spec.mcp_servers.items()]
-        where = {"cwd": spec.cwd, "mcpServers": servers if talk.preset.traits.mcp == "session" else []}
+        where: dict[str, Any] = {
+            "cwd": spec.cwd,
+            "mcpServers": servers if talk.preset.traits.mcp == "session" else [],
+            **({"_meta": talk.preset.session_meta} if talk.preset.session_meta else {}),
+        }
         if not spec.resume:
             session: SessionResult | None = await peer.request("session/new", where, timeout=REQUEST_S)
             talk.native_id = (session or {})["sessionId"]
