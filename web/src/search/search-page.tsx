@@ -112,10 +112,10 @@ function Results({ found, filtered, onClear }: { found: ReturnType<typeof useSea
         </Empty>
       )}
       {!!results?.sessions.length && (
-        <section class="hits" aria-label="Sessions by name">
+        <div class="hits" role="group" aria-label="Sessions by name">
           <h2>Sessions</h2>
           <ul>{results.sessions.map((one) => <li key={one.session}><SessionHit hit={one} /></li>)}</ul>
-        </section>
+        </div>
       )}
       {groups.map((group) => <Group key={group.key} group={group} />)}
       {results?.more && <button type="button" class="more-hits" disabled={found.busyMore} onClick={() => void found.more()}>{found.busyMore ? 'Searching …' : 'More'}</button>}
@@ -138,13 +138,13 @@ function Group({ group }: { group: HitGroup }) {
   const first = group.hits[0]!
   const title = visibleLine(first.title || (group.session ? 'Session' : 'Messages'))
   return (
-    <section class="hits" aria-label={title}>
+    <div class="hits" role="group" aria-label={title}>
       <h2>
         {group.session ? <AgentMark agent={first.agent ?? ''} /> : <Icon name="message" />}<span class="ellipsis">{title}</span>
         <span class="faint ellipsis">{visibleLine([first.agent && agentName(first.agent), first.project].filter(Boolean).join(' · '))}</span>
       </h2>
       <ul>{group.hits.map((hit) => <li key={hit.id}><Hit hit={hit} /></li>)}</ul>
-    </section>
+    </div>
   )
 }
 
