@@ -25,6 +25,7 @@ SYSTEMS = {
     "The page": "page",
     "Rules for asks": "rule",
     "Changes": "changes",
+    "Worktrees": "worktree",
 }
 HEADER = ["id", "requirement", "shown by"]
 NOT_YET = "not yet"

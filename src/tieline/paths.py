@@ -71,7 +71,7 @@ def snapshots(env: Mapping[str, str]) -> Path:
 
 
 def worktrees(env: Mapping[str, str]) -> Path:
-    """Git worktrees that members of teams work in, a folder for each team."""
+    """Git worktrees that sessions and members of teams work in, a folder for each session and team."""
     return state(env) / "worktrees"
 
 

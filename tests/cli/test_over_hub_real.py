@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cli.hub_process import HubProcess
+from tests.sessions.repositories import git, make_repository
 
 from tieline.script import Run, Say
 from tieline.testing.cli_process import CliProcess
@@ -67,5 +68,33 @@ async def test_a_real_agent_through_the_hub(name: str, tmp_path: Path) -> None:
             rig.play([Say("In a copy of the copy.")])
             again = await asyncio.to_thread(cli.run, "fork", copy[-8:], "and once more", "--wait", timeout=60)
             assert again.returncode == 0 and "In a copy of the copy." in again.stdout, again.stderr
+        finally:
+            await asyncio.to_thread(hub.stop)
+
+
+@pytest.mark.parametrize("name", RIGS)
+async def test_a_real_agent_works_in_a_worktree_that_is_merged(name: str, tmp_path: Path) -> None:
+    cli = CliProcess(tmp_path)
+    repository = make_repository(tmp_path / "shop")
+    async with RIGS[name](tmp_path / "home") as rig:
+        cli.env = {**cli.env, **rig.options["env"], "PATH": f"{BINARIES}:{rig.options['env']['PATH']}"}
+        hub = HubProcess(cli)
+        await asyncio.to_thread(hub.start)
+        try:
+            rig.play([Run("echo \"colour = 'blue'\" > shop.py")], [Say("It is blue.")])
+            where = ("--cwd", str(repository), "--worktree", "--on-ask", "allow")
+            ended = await asyncio.to_thread(cli.run, "run", name, "make it blue", *where, timeout=60)
+            assert (ended.returncode, ended.stdout) == (0, "It is blue.\n"), ended.stderr
+            assert (repository / "shop.py").read_text() == "colour = 'red'\n"
+            (one,) = json.loads((await asyncio.to_thread(cli.run, "worktree", "list", "--json")).stdout)
+            assert (one["worktree"]["into"], one["uncommitted"]) == ("main", 1)
+            merged = await asyncio.to_thread(cli.run, "worktree", "merge", one["session"], timeout=60)
+            assert merged.returncode == 0, merged.stderr
+            assert (repository / "shop.py").read_text() == "colour = 'blue'\n"
+            assert git(repository, "status", "--porcelain") == ""
+            rig.play([Say("I go on.")])
+            again = ("send", one["session"], "and now?", "--wait")
+            ended = await asyncio.to_thread(cli.run, *again, timeout=60)
+            assert ended.returncode == 0 and "I go on." in ended.stdout, ended.stderr
         finally:
             await asyncio.to_thread(hub.stop)

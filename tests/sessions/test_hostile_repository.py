@@ -17,9 +17,12 @@ from tests.sessions.git_remotes import bare_repository, git_daemon, stand_in_gh
 from tieline.errors import UsageError
 from tieline.sessions import git_actions, git_remote, git_repository
 from tieline.sessions.git_actions import ChangeOutcome
+from tieline.sessions.records import SessionRecord
 from tieline.sessions.safe_git import GitFailed
+from tieline.sessions.session_worktrees import SessionWorktrees
 from tieline.sessions.startup_files_fingerprint import fingerprint
 from tieline.sessions.workspace_diff import branch, changes, snapshot
+from tieline.sessions.worktrees import Worktrees
 
 pytestmark = pytest.mark.slow
 
@@ -204,6 +207,14 @@ def signed_commits(repository: Path, program: str) -> None:
     configure(repository, "commit.gpgSign", "true")
 
 
+def merged_by(how: str) -> tuple[str, ...]:
+    """Two branches that change different files become one."""
+    return scene(
+        f"git checkout -qb o && echo o > {DIRTY} && git commit -qam o && git checkout -q trunk"
+        f" && echo t > kept.txt && git commit -qam t && git {how} o"
+    )
+
+
 FILTERED = "* filter=x"
 PUSH = ("push", "origin", "HEAD:refs/heads/x")
 NOWHERE = "ssh://nowhere.invalid/own/project"
@@ -242,7 +253,10 @@ TRAPS: dict[str, Trap] = {
             f" && echo t > {DIRTY} && git commit -qam t && git merge o"
         ),
     ),
+    "smudge in a merge": Trap(setting("filter.x.smudge", attributes=FILTERED), merged_by("merge")),
     "hooks": Trap(hooks),
+    "hooks of a merge": Trap(hooks, merged_by("merge")),
+    "hooks of a rebase": Trap(hooks, merged_by("rebase")),
     "hooks elsewhere": Trap(hooks_elsewhere),
     "fsmonitor": Trap(setting("core.fsmonitor"), ("status",)),
     "pager": Trap(setting("core.pager"), ("grep", "-O", "one")),
@@ -416,3 +430,49 @@ async def test_nothing_of_it_runs_whatever_a_person_does(
     if trap in PUSH_TRAPS:
         git(repository, *planted.bait, check=False)
         assert ran.exists(), "plain git does not run it either: the row proves nothing"
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+async def test_nothing_of_it_runs_when_a_worktree_is_merged(trap: str, template: Path, tmp_path: Path) -> None:
+    """Made, compared, rebased, merged with a commit, discarded: the test above shows that each row is no dud."""
+    repository, ran = tmp_path / "repository", tmp_path / "ran"
+    shutil.copytree(template, repository)
+    program = tmp_path / "canary"
+    program.write_text(f'#!/bin/sh\necho "$0 $*" >> {ran}\n')
+    program.chmod(0o755)
+    for name, value in (("user.name", "a"), ("user.email", "a@example.com")):
+        configure(repository, name, value)
+    TRAPS[trap].plant(repository, str(program))
+    env = {"PATH": f"{repository}/bin:.:/usr/bin:/bin", "HOME": str(tmp_path), "TIELINE_HOME": str(tmp_path / "state")}
+    ours = SessionWorktrees(Worktrees(env))
+    if trap == "a submodule":  # it is staged
+        git(repository, "commit", "-qm", "module")
+    ran.unlink(missing_ok=True)
+
+    async def begin(id: str, line: int = 0) -> SessionRecord:
+        place, tree = await ours.create(id, str(repository), f"branch-{id}")
+        lines = Path(place, DIRTY).read_text().splitlines()
+        lines = lines if len(lines) > 1 else ["first", *"abcdefgh", "last"]
+        lines[line] = f"by {id}"
+        Path(place, DIRTY).write_text("\n".join(lines) + "\n")
+        Path(place, f"{id}.txt").write_text("new\n")
+        return SessionRecord(id=id, agent="codex", cwd=place, title=id, worktree=tree)
+
+    if trap == "missing objects of a partial clone":
+        with pytest.raises(GitFailed):  # it is not fetched
+            await begin("one")
+    else:
+        one = await begin("one")
+        assert (await ours.status(one)).files == 2
+        assert "+by one\n" in await ours.diff(one)
+        await ours.merge(one)
+        two, three, four = [await begin(id, line) for id, line in (("two", 0), ("three", -1), ("four", 0))]
+        await ours.discard(four)
+        await ours.merge(three)
+        two, _ = await ours.rebase(two)  # the base has changed the same file at another place
+        four = await begin("four")
+        await ours.merge(two)
+        with pytest.raises(GitFailed):
+            await ours.merge(four)  # at the same place
+        assert (repository / DIRTY).read_text().split("\n")[::9] == ["by two", "by three"]
+    assert not ran.exists(), ran.read_text()

@@ -18,7 +18,7 @@ from tieline.protocol import teams as p
 from tieline.script import Reply
 from tieline.sessions.manager import SessionManager
 from tieline.teams.teams import Teams
-from tieline.teams.worktrees import Worktrees
+from tieline.teams.worktrees import TeamWorktrees
 from tieline.testing.in_process_hub import hub_around
 
 BOUND = 60.0
@@ -107,7 +107,7 @@ async def teams_on(
         open_bus(url) as bus,
         SessionManager(bus, config, drivers=drivers) as router,
         hub_around(router, bus, config) as hub,
-        Teams(around(bus), HubSessions(hub), worktrees=Worktrees(env)) as teams,
+        Teams(around(bus), HubSessions(hub), worktrees=TeamWorktrees(env)) as teams,
     ):
         yield TeamsHere(teams, bus, router, place, heard)
 

@@ -1,8 +1,8 @@
 """The changes that a reviewer is shown: every file, as much of the diffs as there is room for, and all of it quoted."""
 
+from tieline.sessions.worktrees import BranchDiff
 from tieline.teams.markers import quoted, read_markers
 from tieline.teams.reviews import MAX_FILE_LIST, Review, as_context, markers_in_diffs
-from tieline.teams.worktrees import BranchDiff
 
 LONG = "".join(f"+line {number}\n" for number in range(1000))
 

@@ -1,7 +1,6 @@
 """Members in git worktrees of their own: made, committed, told to whoever merges, cleaned; after a crash at any step
 the same again."""
 
-import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,56 +8,40 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.sessions.repositories import git, make_repository
 from tests.teams.conftest import TeamsHere, teams_on
 
 from tieline.errors import UsageError
 from tieline.mesh.mcp_tools import TEAM_TOOLS, McpToolResult, ToolCall
 from tieline.protocol import teams as p
 from tieline.script import Reply, Run, Say
+from tieline.sessions import git_files, worktrees
 from tieline.sessions.safe_git import GitFailed
-from tieline.teams import worktrees
+from tieline.sessions.worktrees import Worktree
 from tieline.teams.member_tools import MemberTools
-from tieline.teams.worktrees import Worktree, Worktrees
+from tieline.teams.worktrees import TeamWorktrees
 
 pytestmark = pytest.mark.slow
 
 BRANCH = "team/shop/0199a2/dev"
 
 
-def git(place: Path | str, *arguments: str) -> str:
-    env = {
-        "PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.com",
-        "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@example.com",
-    }  # fmt: skip
-    return subprocess.run(
-        ["git", *arguments], cwd=place, env=env, check=True, capture_output=True, text=True, timeout=60
-    ).stdout.strip()
-
-
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    place = tmp_path / "repository"
-    (place / "inner").mkdir(parents=True)
-    git(place, "init", "-q", "-b", "main")
-    (place / "shop.py").write_text("colour = 'red'\n")
-    (place / "inner/notes.txt").write_text("notes\n")
-    (place / ".gitignore").write_text("*.log\n")
-    git(place, "add", ".")
-    git(place, "commit", "-qm", "first")
-    return place
+    return make_repository(tmp_path / "repository")
 
 
 @pytest.fixture
-def ours(tmp_path: Path) -> Worktrees:
-    return Worktrees({"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(tmp_path / "state")})
+def ours(tmp_path: Path) -> TeamWorktrees:
+    return TeamWorktrees({"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(tmp_path / "state")})
 
 
-async def committed(ours: Worktrees, tree: Worktree, **options: Any) -> p.MemberWork:
+async def committed(ours: TeamWorktrees, tree: Worktree, **options: Any) -> p.MemberWork:
     whole: dict[str, Any] = {"author": "dev", "message": "turn 1", "since": ""} | options
-    return await ours.commit(tree, **whole)
+    return await ours.commit_turn(tree, **whole)
 
 
-async def test_it_is_made_committed_and_removed_as_git_knows_it(repository: Path, ours: Worktrees) -> None:
+async def test_it_is_made_committed_and_removed_as_git_knows_it(repository: Path, ours: TeamWorktrees) -> None:
     tree = ours.find("0199a2", "dev", BRANCH, str(repository / "inner"))
     await ours.make(tree)
     place = Path(tree.path)
@@ -96,7 +79,7 @@ async def test_it_is_made_committed_and_removed_as_git_knows_it(repository: Path
     assert git(repository, "branch", "--format=%(refname:short)") == "main"
 
 
-async def test_conflicts_are_named_before_anybody_merges(repository: Path, ours: Worktrees) -> None:
+async def test_conflicts_are_named_before_anybody_merges(repository: Path, ours: TeamWorktrees) -> None:
     tree = ours.find("0199a2", "dev", BRANCH, str(repository))
     await ours.make(tree)
     Path(tree.path, "shop.py").write_text("colour = 'blue'\n")
@@ -108,7 +91,7 @@ async def test_conflicts_are_named_before_anybody_merges(repository: Path, ours:
     assert git(repository, "status", "--porcelain") == "", "nothing was merged"
 
 
-async def test_what_its_owner_does_with_git_is_left_alone(repository: Path, ours: Worktrees) -> None:
+async def test_what_its_owner_does_with_git_is_left_alone(repository: Path, ours: TeamWorktrees) -> None:
     tree = ours.find("0199a2", "dev", BRANCH, str(repository))
     await ours.make(tree)
     place = Path(tree.path)
@@ -128,7 +111,7 @@ async def test_what_its_owner_does_with_git_is_left_alone(repository: Path, ours
 
 
 async def test_after_a_crash_at_any_step_the_next_call_finishes(
-    repository: Path, ours: Worktrees, monkeypatch: pytest.MonkeyPatch
+    repository: Path, ours: TeamWorktrees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every write that makes a worktree or a commit is cut off once, and then all is done again."""
 
@@ -136,7 +119,7 @@ async def test_after_a_crash_at_any_step_the_next_call_finishes(
         pass
 
     tree = ours.find("0199a2", "dev", BRANCH, str(repository))
-    real, steps = {name: getattr(worktrees, name) for name in ("_replace", "_write_ref")}, 0
+    real, steps = {name: getattr(worktrees, name) for name in ("replace_file", "write_ref")}, 0
 
     def cut_at(step: int) -> None:
         count = 0
@@ -169,9 +152,9 @@ async def test_after_a_crash_at_any_step_the_next_call_finishes(
 
 
 async def test_a_lock_that_a_killed_process_left_is_waited_for(
-    repository: Path, ours: Worktrees, monkeypatch: pytest.MonkeyPatch
+    repository: Path, ours: TeamWorktrees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worktrees, "STALE_S", 0.2)
+    monkeypatch.setattr(git_files, "STALE_S", 0.2)
     tree = ours.find("0199a2", "dev", BRANCH, str(repository))
     await ours.make(tree)
     (repository / f".git/refs/heads/{BRANCH}.lock").touch()
@@ -180,7 +163,7 @@ async def test_a_lock_that_a_killed_process_left_is_waited_for(
     assert git(repository, "rev-list", "--count", BRANCH) == "2"
 
 
-async def test_what_cannot_be_is_said(tmp_path: Path, repository: Path, ours: Worktrees) -> None:
+async def test_what_cannot_be_is_said(tmp_path: Path, repository: Path, ours: TeamWorktrees) -> None:
     with pytest.raises(GitFailed, match="is not in a git repository"):
         ours.find("0199a2", "dev", BRANCH, str(tmp_path))
     empty = tmp_path / "empty"
@@ -189,11 +172,11 @@ async def test_what_cannot_be_is_said(tmp_path: Path, repository: Path, ours: Wo
     with pytest.raises(GitFailed, match="has no commit yet"):
         await ours.make(ours.find("0199a2", "dev", BRANCH, str(empty)))
     git(repository, "branch", "team")
-    with pytest.raises(GitFailed, match="cannot be written"):
+    with pytest.raises(GitFailed, match="there is the branch team, so there cannot be the branch team/shop"):
         await ours.make(ours.find("0199a2", "dev", BRANCH, str(repository)))
 
 
-async def test_nothing_that_the_repository_names_is_run(tmp_path: Path, repository: Path, ours: Worktrees) -> None:
+async def test_nothing_that_the_repository_names_is_run(tmp_path: Path, repository: Path, ours: TeamWorktrees) -> None:
     trap, ran = tmp_path / "trap", tmp_path / "ran"
     trap.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
     trap.chmod(0o755)
@@ -302,7 +285,9 @@ async def test_a_member_sees_anothers_diff_by_a_tool(repository: Path) -> None:
         view = await here.until(started.id, lambda view: view.speaking == ("rev",))
         sessions = {each.name: each.session for each in view.who}
         env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(here.place.parent / "state")}
-        mesh = SimpleNamespace(teams=MemberTools(here.bus, here.teams, Worktrees(env)), session_of=sessions.__getitem__)
+        mesh = SimpleNamespace(
+            teams=MemberTools(here.bus, here.teams, TeamWorktrees(env)), session_of=sessions.__getitem__
+        )
         tool = TEAM_TOOLS["show_diff"]
 
         async def show(caller: str, **given: Any) -> McpToolResult:

@@ -40,7 +40,7 @@ from ..schedules.scheduler import Scheduler
 from ..sessions.manager import SessionManager
 from ..teams.member_tools import MemberTools
 from ..teams.teams import Teams
-from ..teams.worktrees import Worktrees
+from ..teams.worktrees import TeamWorktrees
 from ..version import __version__
 from .mesh import open_mesh
 from .nats_server import nats_server
@@ -90,7 +90,7 @@ async def hub_on(
         hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
         relay = await stack.enter_async_context(open_relay(hub, wait=False))
         mesh = await stack.enter_async_context(open_mesh(hub, relay, local.router if local else None))
-        worktrees = Worktrees(config.environ)
+        worktrees = TeamWorktrees(config.environ)
         teams = Teams(bus, HubSessions(hub), worktrees=worktrees, keep_days=config.hub.keep_events_days)
         hub.teams = await stack.enter_async_context(teams)
         mesh.teams = MemberTools(bus, teams, worktrees)

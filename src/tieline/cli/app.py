@@ -13,10 +13,9 @@ from .help import HelpGroup
 
 HELP = ("-h", "--help")
 FAMILIES = (
-    "run", "agents", "schema", "demo", "config", "hub", "phone", "service", "backup", "sessions", "changes", "top",
-    "queue", "asks", "rules", "usage", "search", "node", "nodes", "devices", "audit", "team", "schedules", "members",
-    "messages",
-    "dead_letters", "channels", "harnesses", "mcp",
+    "run", "agents", "schema", "demo", "config", "hub", "phone", "service", "backup", "sessions", "changes",
+    "worktrees", "top", "queue", "asks", "rules", "usage", "search", "node", "nodes", "devices", "audit", "team",
+    "schedules", "members", "messages", "dead_letters", "channels", "harnesses", "mcp",
 )  # fmt: skip
 """Modules with `add(app)`, in the order of the help."""
 

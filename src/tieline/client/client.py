@@ -25,11 +25,13 @@ from .sessions import SessionsApi
 from .stream import Connection, StreamTransport, follow
 from .teams import TeamsApi
 from .usage import UsageApi
+from .worktrees import WorktreesApi
 
 
 class Client(
     SessionsApi,
     ChangesApi,
+    WorktreesApi,
     NodesApi,
     AccessApi,
     MessagesApi,

@@ -34,6 +34,7 @@ PARTS = (
     "routes.sessions",
     "routes.session_marks",
     "routes.changes",
+    "routes.worktrees",
     "routes.prompts",
     "routes.asks",
     "routes.usage",

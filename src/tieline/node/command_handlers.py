@@ -20,6 +20,7 @@ from ..sessions.manager import SessionManager
 from ..sessions.pending_asks import AlreadyAnswered
 from ..sessions.records import AskRecord, SessionRecord
 from ..sessions.session_files import WorkFile, read_session_file
+from ..sessions.session_worktrees import WorktreeOutcome, WorktreeStatus
 from ..sessions.transcript import TranscriptItem
 from .agent_inventory import AgentInventory
 from .directory_browser import browse
@@ -44,6 +45,10 @@ RESULT_TYPES: Mapping[type[c.NodeCommand], Any] = {
     c.GetDiff: str,
     c.GetWorkingTree: WorkingTree,
     c.ReadFile: WorkFile,
+    c.GetWorktree: WorktreeStatus,
+    c.MergeWorktree: WorktreeOutcome,
+    c.RebaseWorktree: WorktreeOutcome,
+    c.DiscardWorktree: WorktreeOutcome,
     c.Browse: DirectoryView,
     c.Refresh: list[AgentView],
     c.StageFiles: ChangeOutcome,
@@ -114,6 +119,14 @@ class CommandHandlers:
             case c.OpenPullRequest() as command:
                 cwd, env = router.get(command.session).cwd, self._config.environ
                 return await git_remote.open_pull_request(cwd, env, command.title, command.body, digest=command.digest)
+            case c.GetWorktree(session=session):
+                return await router.worktree(session)
+            case c.MergeWorktree(session=session):
+                return await router.merge_worktree(session)
+            case c.RebaseWorktree(session=session):
+                return await router.rebase_worktree(session)
+            case c.DiscardWorktree(session=session):
+                return await router.discard_worktree(session)
             case c.Browse(path=path):
                 home = self._config.environ.get("HOME", "/")
                 also = {record.cwd for record in router.sessions(archived=True)}
@@ -148,6 +161,8 @@ class CommandHandlers:
             resume=command.resume,
             fork=command.fork,
             team=command.team,
+            worktree=command.worktree,
+            branch=command.branch,
             **command.agent_options(),
         )
 

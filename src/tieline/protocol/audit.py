@@ -6,7 +6,18 @@ from typing import Literal
 from msgspec import Struct
 
 AuditKind = Literal[
-    "sign-in", "pairing", "revoke", "decision", "policy", "refusal", "code", "phone", "schedule", "rule", "changes"
+    "sign-in",
+    "pairing",
+    "revoke",
+    "decision",
+    "policy",
+    "refusal",
+    "code",
+    "phone",
+    "schedule",
+    "rule",
+    "changes",
+    "worktree",
 ]
 
 

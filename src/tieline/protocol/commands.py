@@ -9,7 +9,7 @@ from ..drivers.base import AgentOptions, Attachment
 from ..events import Answer
 from ..policy import Policy
 
-DiffSince = Literal["session", "commit"]
+DiffSince = Literal["session", "commit", "base"]
 """Since the session began, or since the last commit."""
 
 
@@ -30,6 +30,8 @@ class CreateSession(NodeCommand, AgentOptions, tag="create_session", frozen=True
     resume: str = ""
     fork: bool = False
     team: str = ""  # the team conversation that it is for
+    worktree: bool = False  # it works in a git worktree of its own
+    branch: str = ""  # the worktree's; a name alone means one, too
 
 
 class ChangeSession(NodeCommand, tag="change_session", frozen=True, kw_only=True):
@@ -179,6 +181,26 @@ class OpenPullRequest(NodeCommand, tag="open_pull_request", frozen=True, kw_only
     digest: str = ""
 
 
+class GetWorktree(NodeCommand, tag="get_worktree", frozen=True, kw_only=True):
+    """How a session's worktree stands to its base branch."""
+
+    session: str
+
+
+class MergeWorktree(NodeCommand, tag="merge_worktree", frozen=True, kw_only=True):
+    session: str
+
+
+class RebaseWorktree(NodeCommand, tag="rebase_worktree", frozen=True, kw_only=True):
+    session: str
+
+
+class DiscardWorktree(NodeCommand, tag="discard_worktree", frozen=True, kw_only=True):
+    """What is not merged is kept under a reference."""
+
+    session: str
+
+
 class Browse(NodeCommand, tag="browse", frozen=True, kw_only=True):
     """The directories inside one; empty is the user's home."""
 
@@ -195,6 +217,7 @@ AnyCommand = (
     | ApprovePermission | DenyPermission | AnswerQuestion
     | GetMessages | GetDiff | GetWorkingTree | ReadFile | Browse | Refresh
     | StageFiles | CommitStaged | RevertFiles | DiscardChanges | PushBranch | OpenPullRequest
+    | GetWorktree | MergeWorktree | RebaseWorktree | DiscardWorktree
 )  # fmt: skip
 
 
@@ -209,9 +232,12 @@ for _command in (*COMMANDS, Unknown):
     _command.name = str(_command.__struct_config__.tag)
 
 DECISIONS = (ApprovePermission, DenyPermission, AnswerQuestion)
-READING = (ListSessions, GetMessages, GetDiff, GetWorkingTree, ReadFile, Browse)
+READING = (ListSessions, GetMessages, GetDiff, GetWorkingTree, GetWorktree, ReadFile, Browse)
 """These change nothing: asking twice is harmless, and a late answer is of no use."""
-CHANGES = (StageFiles, CommitStaged, RevertFiles, DiscardChanges, PushBranch, OpenPullRequest)
+CHANGES = (
+    StageFiles, CommitStaged, RevertFiles, DiscardChanges, PushBranch, OpenPullRequest,
+    MergeWorktree, RebaseWorktree, DiscardWorktree,
+)  # fmt: skip
 """What a person does with a session's changes as they see them: never later, for a machine that is away."""
 
 

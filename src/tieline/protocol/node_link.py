@@ -33,9 +33,11 @@ HANDSHAKE_S = 10.0
 ORIGIN = "Origin"
 """The header of a replicated record at the hub: node, epoch, the node's own number, the number before it."""
 
-Capability = Literal["sessions", "prompts", "asks", "diff", "browse", "steer", "deltas", "rules", "changes"]
+Capability = Literal[
+    "sessions", "prompts", "asks", "diff", "browse", "steer", "deltas", "rules", "changes", "worktrees"
+]
 CAPABILITIES: tuple[Capability, ...] = (
-    "sessions", "prompts", "asks", "diff", "browse", "steer", "deltas", "rules", "changes",
+    "sessions", "prompts", "asks", "diff", "browse", "steer", "deltas", "rules", "changes", "worktrees",
 )  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from ..sessions.session_worktrees import WorktreeOutcome, WorktreeStatus
+
 PARTS = (
     "stream_frames",
     "request_bodies",
@@ -33,7 +35,7 @@ PARTS = (
 
 def schema() -> dict[str, Any]:
     """Every named value under `$defs`. What is always written is `required`, also where it has a default."""
-    kinds = [kind for part in PARTS for kind in _structs(part)]
+    kinds = [kind for part in PARTS for kind in _structs(part)] + [WorktreeStatus, WorktreeOutcome]
     _, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     whole = [kind for kind in _reached(kinds) if not kind.__struct_config__.omit_defaults]
     # A name that two modules have is told with its module.

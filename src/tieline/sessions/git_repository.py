@@ -19,9 +19,13 @@ UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "
 """What is in a git directory while its owner merges, picks or rebases."""
 MAX_SYMBOLIC = 5
 """References that only name another one, in a row."""
+MAX_BRANCH = 200
 
 _REF = re.compile(r"ref: (refs/[^\x00-\x20\x7f~^:?*\[\\]{1,500})")
 _COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})")
+_BRANCH = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\]+")
+_BARE = re.compile(rb"^\s*bare\s*=\s*\"?(?:true|yes|on|1)\b", re.IGNORECASE | re.MULTILINE)
+_REFTABLE = re.compile(rb"^\s*refstorage\s*=\s*\"?reftable\b", re.IGNORECASE | re.MULTILINE)
 _SHA256 = re.compile(rb"^\s*objectformat\s*=\s*\"?sha256\b", re.IGNORECASE | re.MULTILINE)
 
 
@@ -50,37 +54,89 @@ class Repository(Struct, frozen=True):
             if found is None or ".." in found[1]:
                 return ""
             loose = _fact(f"{self.git_dir}/{found[1]}") or _fact(f"{self.common_dir}/{found[1]}")
-            value = loose or self._packed(found[1])
+            value = loose or self.packed(found[1])
         return ""
 
     def ref(self, branch: str) -> str:
         """The commit of a branch; empty when there is none, or it cannot be read."""
-        value = _fact(f"{self.common_dir}/refs/heads/{branch}") or self._packed(f"refs/heads/{branch}")
+        return self.reference(f"refs/heads/{branch}")
+
+    def reference(self, ref: str) -> str:
+        """The same of any reference, by its whole name."""
+        value = _fact(f"{self.common_dir}/{ref}") or self.packed(ref)
         return value if _COMMIT.fullmatch(value) else ""
 
     def tracked(self, remote: str, branch: str) -> str:
         """The commit that a remote's branch had when it was last seen; empty when it was not."""
         name = f"refs/remotes/{remote}/{branch}"
-        value = "" if ".." in name else _fact(f"{self.common_dir}/{name}") or self._packed(name)
+        value = "" if ".." in name else _fact(f"{self.common_dir}/{name}") or self.packed(name)
         return value if _COMMIT.fullmatch(value) else ""
+
+    def has_below(self, ref: str) -> bool:
+        """Whether there are references whose names go on after this one's with a slash."""
+        with suppress(OSError):
+            if any(files for _, _, files in os.walk(f"{self.common_dir}/{ref}")):
+                return True
+            content = read_regular(f"{self.common_dir}/packed-refs", MAX_REFS)
+            return b" " + os.fsencode(ref) + b"/" in content
+        return False
 
     @property
     def unfinished(self) -> str:
-        """What git is in the middle of; empty: nothing."""
+        """What its owner is in the middle of: the name of git's own file about it. Empty: nothing."""
         return next((name for name in UNFINISHED if os.path.lexists(f"{self.git_dir}/{name}")), "")
 
     @property
     def object_format(self) -> str:
-        with suppress(OSError):
-            return "sha256" if _SHA256.search(read_regular(f"{self.common_dir}/config", MAX_REFS)) else "sha1"
-        return "sha1"
+        return "sha256" if _SHA256.search(self.config) else "sha1"
 
-    def _packed(self, ref: str) -> str:
+    @property
+    def reftable(self) -> bool:
+        """Its references are in a format that only git reads and writes."""
+        return _REFTABLE.search(self.config) is not None
+
+    @property
+    def config(self) -> bytes:
+        """The text of its configuration; empty when it cannot be read."""
+        with suppress(OSError):
+            return read_regular(f"{self.common_dir}/config", MAX_REFS)
+        return b""
+
+    def checkouts(self) -> "list[Repository]":
+        """Where branches of it are checked out: its main work tree and the linked ones whose files are there. A main
+        work tree whose place cannot be told has no `top`."""
+        found: list[Repository] = []
+        main = self.top if self.git_dir == self.common_dir else self.common_dir.removesuffix("/.git")
+        if self.git_dir == self.common_dir or not _BARE.search(self.config):
+            found.append(Repository("" if main == self.common_dir else main, self.common_dir, self.common_dir))
+        with suppress(OSError):
+            for name in sorted(os.listdir(f"{self.common_dir}/worktrees")):  # noqa: PTH208
+                admin = f"{self.common_dir}/worktrees/{name}"
+                where = os.path.normpath(Path(admin, _fact(f"{admin}/gitdir")))
+                if os.path.basename(where) == ".git" and os.path.exists(where):  # noqa: PTH110, PTH119
+                    found.append(Repository(os.path.dirname(where), admin, self.common_dir))  # noqa: PTH120
+        return found
+
+    def packed(self, ref: str) -> str:
         with suppress(OSError):
             content = read_regular(f"{self.common_dir}/packed-refs", MAX_REFS)
             line = re.search(rb"^([0-9a-f]+) " + re.escape(os.fsencode(ref)) + rb"$", content, re.MULTILINE)
             return line[1].decode() if line else ""
         return ""
+
+
+def is_branch_name(name: str) -> bool:
+    """As `git check-ref-format --branch` says."""
+    return (
+        len(name) <= MAX_BRANCH
+        and _BRANCH.fullmatch(name) is not None
+        and ".." not in name
+        and "@{" not in name
+        and name not in ("HEAD", "@")
+        and not name.startswith("-")
+        and not name.endswith(".")
+        and all(part and not part.startswith(".") and not part.endswith(".lock") for part in name.split("/"))
+    )
 
 
 def find(cwd: str) -> Repository | None:

@@ -33,13 +33,16 @@ from .prompt_runner import PromptRunner
 from .records import AskRecord, PromptRecord, Remote, SessionRecord
 from .rule_book import RuleBook, SessionRules
 from .running_sessions import Ending, RunningSessions, SessionRunner
+from .session_worktrees import SessionWorktrees, WorktreeOutcome, WorktreeStatus, default_branch
 from .store import SessionStore
 from .team_server import allowed_in_team, servers_for
 from .transcript import MAX_MESSAGES, TranscriptItem, fold, last_diff
 from .warm_pool import Pool
+from .worktrees import Worktrees
 
 Release = Callable[[str], Coroutine[Any, Any, None]]
 """By the harness's own id of a conversation. Raises UsageError."""
+WorktreeChange = Callable[[SessionRecord], Coroutine[Any, Any, tuple[SessionRecord, WorktreeOutcome]]]
 
 
 class SessionManager:
@@ -64,6 +67,8 @@ class SessionManager:
         self.pool = Pool(config.pool)
         self._config = config
         self._node = node
+        self._worktrees = SessionWorktrees(Worktrees(config.environ))
+        self._worktrees_changing: set[str] = set()  # their paths
         self._team_server = team_server  # for the sessions of teams
         self._store = SessionStore(bus, node)
         self._drivers: dict[str, Driver] = dict(drivers or {})
@@ -112,9 +117,12 @@ class SessionManager:
         resume: str = "",
         fork: bool = False,
         team: str = "",
+        worktree: bool = False,
+        branch: str = "",
         **options: Unpack[AgentOptionsDict],
     ) -> SessionRecord:
-        """A new session. Nothing starts before its first prompt; what cannot be is refused now."""
+        """A new session. Nothing starts before its first prompt; what cannot be is refused now. With `worktree`, or the
+        name of its `branch`, it works in a git worktree of its own."""
         if id in self._store:
             return self.get(id)
         agent = agent or self._config.default_agent
@@ -135,6 +143,10 @@ class SessionManager:
             **resolve_options(options, self._config, agent),
         )
         check_spec(self.driver(agent), replace(self._spec(record), resume=resume, fork=fork))
+        if worktree or branch:
+            branch = branch or default_branch(title, record.id)
+            place, tree = await self._worktrees.create(record.id, cwd, branch)
+            record = replace(record, cwd=place, worktree=tree, branch=branch)
         return await self._store.add(record)
 
     async def attach(
@@ -268,18 +280,16 @@ class SessionManager:
                 field=min(theirs),
                 hint="Change it at the terminal.",
             )
-        check_spec(self.driver(self.get(id).agent), self._spec(replace(self.get(id), **changes)))
-        if set(AgentOptions.__struct_fields__) & set(changes) and id in self.runners:
+        opening = set(AgentOptions.__struct_fields__) & set(changes)
+        if opening:  # else its directory need not even be there
+            check_spec(self.driver(self.get(id).agent), self._spec(replace(self.get(id), **changes)))
+        if opening and id in self.runners:
             if self.prompts.running(id) is not None:
                 raise UsageError("a turn is running", field="session", hint="Wait for its end, or abort it.")
             runner = self.runners.pop(id)
             await runner.close()
             await self._store.keep(runner.record)
-        record = replace(self.get(id), **changes)
-        if id in self.runners:
-            self.runners[id].record = record
-        await self._store.keep(record)
-        return record
+        return await self._keep(replace(self.get(id), **changes))
 
     async def close(self, id: str) -> SessionRecord:
         """End its agent. What it said stays; prompting it again resumes it where the agent can."""
@@ -317,6 +327,11 @@ class SessionManager:
             check_prompt(self.driver(record.agent), prompt)
         if timeout_s is not None and not timeout_s > 0:
             raise UsageError("a time limit must be more than 0 seconds", field="timeout_s")
+        if record.worktree is not None:
+            if record.worktree.path in self._worktrees_changing:
+                raise UsageError("its worktree is being changed", field="session", hint="Send it again in a moment.")
+            if record.worktree.ended:
+                await self._keep(await self._worktrees.make_again(record))
         kept, new = await self.prompts.receive(session, prompt, id=id, by=by, timeout_s=timeout_s)
         if new:
             self.runners.wake(self._runner(session))
@@ -343,6 +358,48 @@ class SessionManager:
             raise Unsupported(session.agent, "answers from elsewhere in a terminal", hint="Answer at the terminal.")
         return await self.asks.answer(ask, answer, expect_digest=digest)
 
+    # --- worktrees -------------------------------------------------------------------------------------
+
+    async def worktree(self, session: str) -> WorktreeStatus:
+        return await self._worktrees.status(self.get(session))
+
+    async def merge_worktree(self, session: str) -> WorktreeOutcome:
+        """Raises GitFailed; then nothing is merged."""
+        return await self._change_worktree(session, self._worktrees.merge)
+
+    async def rebase_worktree(self, session: str) -> WorktreeOutcome:
+        return await self._change_worktree(session, self._worktrees.rebase)
+
+    async def discard_worktree(self, session: str) -> WorktreeOutcome:
+        return await self._change_worktree(session, self._worktrees.discard)
+
+    async def _change_worktree(self, session: str, change: WorktreeChange) -> WorktreeOutcome:
+        """Forks work in the same one: none of them may be at work, and all are told."""
+        worktree = self.get(session).worktree
+        if worktree is None:
+            hint = "A session gets one when it begins: `tieline run --worktree`."
+            raise UsageError(f"session {session} has no worktree of its own", field="session", hint=hint)
+        trees = {id: self.get(id).worktree for id in self._store.ids()}
+        sharing = [id for id, tree in trees.items() if tree is not None and tree.path == worktree.path]
+        for id in sharing:
+            if self.prompts.running(id) is not None or self.prompts.waiting(id):
+                hint = "Wait for its end, or abort it."
+                raise UsageError(f"session {id} has work to do in this worktree", field="session", hint=hint)
+        if worktree.path in self._worktrees_changing:
+            raise UsageError("its worktree is being changed", field="session", hint="Try again in a moment.")
+        self._worktrees_changing.add(worktree.path)
+        try:
+            for id in sharing:
+                if runner := self.runners.pop(id, None):  # an agent does not notice that its directory goes
+                    await runner.close()
+                    await self._store.keep(runner.record)
+            record, outcome = await change(self.get(session))
+            for id in sharing:
+                await self._keep(replace(self.get(id), worktree=record.worktree))
+        finally:
+            self._worktrees_changing.discard(worktree.path)
+        return outcome
+
     # --- reading ---------------------------------------------------------------------------------------
 
     def events(
@@ -355,12 +412,14 @@ class SessionManager:
         self.get(session)
         return await fold(self.log.read(session, after=after, follow=False), limit=limit)
 
-    async def diff(self, session: str, *, since: Literal["session", "commit"] = "session") -> str:
-        """What changed since the session began, by git where there is a repository, else the agent's own diffs; or
-        what is not committed."""
+    async def diff(self, session: str, *, since: Literal["session", "commit", "base"] = "session") -> str:
+        """What changed since the session began, by git where there is a repository, else the agent's own diffs;
+        what is not committed; or what its worktree has that its base branch has not."""
         record = self.get(session)
         if since == "commit":
             return await git_actions.uncommitted(record.cwd, self._config.environ)
+        if since == "base":
+            return await self._worktrees.diff(record)
         if record.began:
             return await workspace_diff.changes(record.cwd, self._config.environ, record.began)
         return await last_diff(self.log.read(session, follow=False))
@@ -372,6 +431,12 @@ class SessionManager:
         return self._drivers[agent]
 
     # --- inside ----------------------------------------------------------------------------------------
+
+    async def _keep(self, record: SessionRecord) -> SessionRecord:
+        if record.id in self.runners:
+            self.runners[record.id].record = record
+        await self._store.keep(record)
+        return record
 
     def _spec(self, record: SessionRecord) -> Spec:
         servers = servers_for(record, self.driver(record.agent), self._team_server)

@@ -43,6 +43,17 @@ LINE = 200
 """Characters of an answer that are shown in lists."""
 
 
+class SessionWorktree(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The git worktree that a session works in."""
+
+    path: str
+    branch: str
+    base: str  # the commit that it began with
+    into: str = ""  # the branch that it began from, and is merged into; empty: there was none
+    repository: str = ""  # the folder that it was made from
+    ended: Literal["", "merged", "discarded"] = ""  # then its files are gone; the next prompt makes it again
+
+
 class SessionRecord(AgentOptions, frozen=True, kw_only=True):
     id: str
     agent: str
@@ -57,6 +68,7 @@ class SessionRecord(AgentOptions, frozen=True, kw_only=True):
     native_id: str = ""
     fork_of: str = ""  # the native id whose copy its first turn begins with
     branch: str = ""
+    worktree: SessionWorktree | None = None  # one of its own, in which its directory is
     began: str = ""  # the directory's snapshot when the session began
     created_at: float = 0.0
     active_at: float = 0.0

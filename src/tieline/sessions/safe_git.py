@@ -48,6 +48,7 @@ CONFIG = f"""\
 \tattributesFile = /dev/null
 \texcludesFile = /dev/null
 \tfsmonitor = false
+\tsplitIndex = false
 \tautocrlf = false
 \tpager = cat
 \tbigFileThreshold = {HUGE}
@@ -76,10 +77,11 @@ class Git:
         self._top = repository.top
         self._format = repository.object_format
         self._objects = objects or place / "objects"
+        self.algorithm = self._format  # of its objects' ids, as hashlib names it
         self.no_object = "0" * (64 if self._format == "sha256" else 40)
         self.place = place
         self.index = place / "index"
-        self.path = _path(env.get("PATH", ""), repository.top)
+        self.path = _path(env.get("PATH", ""), repository)
         self._program = find("git", self.path)
         self._env = {
             "PATH": self.path,
@@ -199,7 +201,7 @@ async def opened(
     store; else they are gone with the block. Raises GitFailed."""
     kept = objects or store / "objects"
     within_s = within_s or GIT_TIMEOUT_S
-    if not find("git", _path(env.get("PATH", ""), repository.top)):
+    if not find("git", _path(env.get("PATH", ""), repository)):
         raise GitFailed("git is not installed", hint="Install git to have diffs.")
     try:
         store.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -262,9 +264,10 @@ def _state(repository: Repository, env: Mapping[str, str]) -> bytes:
     )
 
 
-def _path(path: str, top: str) -> str:
-    """Without the folders that the repository could fill: `.`, and a virtual environment's in the work tree."""
-    inside = os.path.realpath(top) + "/"
+def _path(path: str, repository: Repository) -> str:
+    """Without the folders that the repository could fill: `.`, and a virtual environment's in one of its work trees."""
+    tops = {repository.top, *(checkout.top for checkout in repository.checkouts() if checkout.top)}
+    inside = tuple(os.path.realpath(top) + "/" for top in tops)
     return ":".join(
         place
         for place in path.split(":")

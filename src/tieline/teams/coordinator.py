@@ -7,7 +7,6 @@ it is sent.
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Coroutine
 from contextlib import aclosing
@@ -27,13 +26,14 @@ from ..sessions.event_log import subject as log_subject
 from ..sessions.records import SESSIONS, SessionRecord
 from ..sessions.safe_git import GitFailed
 from ..sessions.turn_follower import TurnEnd, TurnFollower
+from ..sessions.worktrees import Worktree
 from .conversation import Participant, TeamConversation, branch_of, session_of
 from .markers import lines_with_markers, read_markers
 from .records import TEAMS, decode_entry, encode_entry, subject, within_limit
 from .reviews import Review, markers_in_diffs
 from .team_file import environment_of, policy_of
 from .turn_prompt import instructions, turn_prompt
-from .worktrees import Worktree, Worktrees
+from .worktrees import TeamWorktrees
 
 log = logging.getLogger("tieline.teams")
 
@@ -49,7 +49,7 @@ class Coordinator:
     """`run` returns when the conversation has ended."""
 
     def __init__(
-        self, id: str, bus: Bus, sessions: SessionService, turns: TurnFollower, worktrees: Worktrees | None = None
+        self, id: str, bus: Bus, sessions: SessionService, turns: TurnFollower, worktrees: TeamWorktrees | None = None
     ) -> None:
         self.conversation = TeamConversation(id)
         self._bus = bus
@@ -231,10 +231,9 @@ class Coordinator:
         if tree is None or self._worktrees is None:
             return participant.member.cwd
         await self._worktrees.make(tree)
-        inner = os.path.relpath(os.path.realpath(participant.member.cwd), os.path.realpath(tree.repository.top))
-        place = Path(tree.path, inner)
-        await asyncio.to_thread(place.mkdir, parents=True, exist_ok=True)
-        return str(place)
+        place = tree.inside(participant.member.cwd)
+        await asyncio.to_thread(Path(place).mkdir, parents=True, exist_ok=True)
+        return place
 
     async def _reviews(self, participant: Participant) -> list[Review]:
         """What those whom it reviews have committed since it was shown their changes last."""
@@ -276,7 +275,7 @@ class Coordinator:
             tree = self._worktree(participant)
             if tree is None:
                 return None
-            return await self._worktrees.commit(
+            return await self._worktrees.commit_turn(
                 tree,
                 author=began.member,
                 message=f"{self.conversation.team.name}: turn {began.turn}, {began.member}",

@@ -11,7 +11,7 @@ from ..protocol.teams import USUAL_PRIORITY, Markers, MemberCalled, NextSpeaker,
 from .conversation import TeamConversation, branch_of, session_of
 from .records import MAX_TEXT, encode_entry, subject
 from .reviews import MAX_FILE_LIST, quotation
-from .worktrees import Worktrees
+from .worktrees import TeamWorktrees
 
 MAX_CALLS = 20
 """Of one turn."""
@@ -37,7 +37,7 @@ class MemberTools:
     """By the id of the session that calls, which the transport knows. Each call is kept when it returns; the same `key`
     again is the same call."""
 
-    def __init__(self, bus: Bus, teams: FoldedTeams, worktrees: Worktrees | None = None) -> None:
+    def __init__(self, bus: Bus, teams: FoldedTeams, worktrees: TeamWorktrees | None = None) -> None:
         self._bus = bus
         self._teams = teams
         self._worktrees = worktrees

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ..sessions.worktrees import BranchDiff
 from .markers import lines_with_markers
-from .worktrees import BranchDiff
 
 HEADING = "[DIFF: "
 MAX_FILE_LIST = 100_000

@@ -23,7 +23,7 @@ from .coordinator import RETRY_S, Coordinator
 from .markers import read_markers
 from .records import MAX_TEXT, TEAMS, UnknownTeam, decode_entry, decode_record, encode_entry, subject
 from .team_file import check_addition, check_member, check_team
-from .worktrees import Worktrees
+from .worktrees import TeamWorktrees
 
 log = logging.getLogger("tieline.teams")
 
@@ -42,7 +42,7 @@ class Teams:
     through any of them."""
 
     def __init__(
-        self, bus: Bus, sessions: SessionService, *, worktrees: Worktrees | None = None, keep_days: float = 0.0
+        self, bus: Bus, sessions: SessionService, *, worktrees: TeamWorktrees | None = None, keep_days: float = 0.0
     ) -> None:
         """`worktrees`: those of this machine. `keep_days`: how long a conversation that has ended is kept. 0: for
         good."""

@@ -30,6 +30,8 @@ export function NewSession() {
   const [typed, setCwd] = useState<string | undefined>(undefined)
   const cwd = typed ?? recent[0] ?? node?.home ?? ''
   const [policy, setPolicy] = useState(last.policy)
+  const [worktree, setWorktree] = useState(false)
+  const [branch, setBranch] = useState('')
   const [typedModel, setModel] = useState<string | undefined>(undefined)
   const model = typedModel ?? last.models?.[agent?.name ?? ''] ?? ''
   const efforts = agent?.efforts ?? []
@@ -50,7 +52,7 @@ export function NewSession() {
     setBusy(true)
     setProblem('')
     const body: P.NewSession = {
-      id, node: node?.id ?? '', agent: agent?.name ?? '', cwd, policy, model, effort, prompt: prompt.trim(), ...(accept ? { accept_unenforced: true } : {}),
+      id, node: node?.id ?? '', agent: agent?.name ?? '', cwd, policy, model, effort, prompt: prompt.trim(), ...(worktree ? { worktree, branch: branch.trim() } : {}), ...(accept ? { accept_unenforced: true } : {}),
     }
     try {
       const createdSession = await trackCommand<P.SessionRecord>(`New session in ${baseName(cwd)}`, id, sessionRequest.send('POST', 'sessions', body), prompt)
@@ -140,6 +142,8 @@ export function NewSession() {
             </div>
           )}
           {browsing && node && <DirectoryBrowser node={node} from={cwd} onPick={setCwd} />}
+          <label class="option"><input type="checkbox" checked={worktree} onChange={(event) => setWorktree(event.currentTarget.checked)} /> <span>Work in a git worktree of its own</span></label>
+          {worktree && <label>Branch<input type="text" class="mono" value={branch} placeholder="By the first prompt" spellcheck={false} autocapitalize="off" autocomplete="off" onInput={(event) => setBranch(event.currentTarget.value)} /></label>}
         </fieldset>
         <fieldset>
           <legend>Policy</legend>

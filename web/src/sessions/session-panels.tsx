@@ -18,6 +18,7 @@ import { POLICIES } from './policies'
 
 const Changes = lazy(() => import('../changes/changes-panel').then((module) => module.ChangesPanel))
 const FileView = lazy(() => import('../files/file-view').then((module) => module.FileView))
+const WorktreePanel = lazy<{ session: P.SessionRecord }>(() => import('./worktree-panel').then((module) => module.WorktreePanel))
 
 const TITLES: Readonly<Record<Panel, string>> = { diff: 'Changes', info: 'About this session' }
 const TABS: readonly (readonly [Panel, string])[] = [['diff', 'Changes'], ['info', 'About']]
@@ -123,6 +124,7 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
           <div key={one}><dt>{one.replace('_', ' ')}</dt><dd>{init.receipt![one].level}, by {init.receipt![one].means}{init.receipt![one].note && ` (${init.receipt![one].note})`}</dd></div>
         ))}
       </dl>
+      {session.worktree && <WorktreePanel session={session} />}
       <Usage session={session} />
       {!docked && <PendingCommands of={commandsOfSession(session.id)} />}
       <div class="row wrap">

@@ -228,21 +228,25 @@ def diff(given: str, *, uncommitted: bool, json: bool) -> int:
     async def work(client: Client) -> int:
         record = await hub_connection.find_session(client, given)
         changes = await client.diff(record.id, since="commit" if uncommitted else "session")
-        if json:
-            print_json({"session": record.id, "diff": changes})
-        elif not on_terminal():
-            sys.stdout.write(changes)
-        elif changes.strip():
-            from rich.console import Console
-
-            from ..terminal.diff_view import coloured
-
-            Console(markup=False, emoji=False, highlight=False).print(coloured(changes, cwd=record.cwd))
-        else:
-            print_error("tieline: nothing has changed")
+        print_diff(record, changes, json=json)
         return 0
 
     return hub_connection.run_with_client(work)
+
+
+def print_diff(record: SessionRecord, changes: str, *, json: bool) -> None:
+    if json:
+        print_json({"session": record.id, "diff": changes})
+    elif not on_terminal():
+        sys.stdout.write(changes)
+    elif changes.strip():
+        from rich.console import Console
+
+        from ..terminal.diff_view import coloured
+
+        Console(markup=False, emoji=False, highlight=False).print(coloured(changes, cwd=record.cwd))
+    else:
+        print_error("tieline: nothing has changed")
 
 
 def open_page(given: str, *, print_only: bool, json: bool) -> int:

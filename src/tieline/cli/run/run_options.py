@@ -43,6 +43,12 @@ class RunOptions(AgentOptions, frozen=True, kw_only=True):
     timeout: float | None = None
     attach: tuple[str, ...] = ()
     standalone: bool = False
+    worktree: bool = False
+    branch: str = ""
+
+    @property
+    def in_worktree(self) -> bool:
+        return self.worktree or bool(self.branch)
 
 
 def check_options(request: RunOptions) -> RunOptions:
@@ -99,12 +105,14 @@ def options_of(request: RunOptions, default: str) -> Options:
 
 def session_options(request: RunOptions, default: str) -> dict[str, Any]:
     """The same as a request to a hub has it: what was given, and the policy."""
-    options = options_of(request, default)
+    options = {**options_of(request, default), "worktree": request.in_worktree, "branch": request.branch}
     return {name: value for name, value in options.items() if value not in (None, "", (), False)}
 
 
 def send_first_message_early(early: SpawnedProcess, request: RunOptions) -> None:
     """Tell an agent that was started ahead what it will be told. Only where no configuration says anything."""
+    if request.in_worktree:  # where it works is made first
+        return
     config = Config(environ=inherited())
     with suppress(UsageError):  # it is said in its place
         greet(early, request.agent, build_spec(config, **options_of(check_options(request), config.policy)))

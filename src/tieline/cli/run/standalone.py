@@ -3,8 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
+from msgspec.structs import replace
+
 from ... import config as configuration
 from ...api import open_session
+from ...config import Config
 from ...drivers.base import Prompt, check_prompt
 from ...events import Event
 from ...sessions.ask_decisions import OnAsk
@@ -18,8 +21,19 @@ def run_standalone(request: RunOptions) -> int:
     """Everything from the request to the exit status. Raises TielineError."""
     request = check_options(request)
     config = configuration.load()
-    options = options_of(request, config.policy)
     prompt = prompt_of(request)
+    if request.in_worktree:
+        from .standalone_worktree import StandaloneWorktree
+
+        tree = StandaloneWorktree(request, prompt.text, config)
+        status = _run(replace(request, cwd=tree.cwd), prompt, config)
+        tree.leave()
+        return status
+    return _run(request, prompt, config)
+
+
+def _run(request: RunOptions, prompt: Prompt, config: Config) -> int:
+    options = options_of(request, config.policy)
 
     def opener(on_ask: OnAsk) -> TurnSource:
         session = open_session(request.agent, on_ask=on_ask, config=config, **options)

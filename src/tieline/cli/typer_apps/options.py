@@ -41,6 +41,14 @@ OnlySession = Annotated[
 
 Command = TypeVar("Command", bound=Callable[..., None])
 POLICY, AGENT, SESSION, OUTPUT = "Policy", "Agent", "Conversation", "Output and limits"
+InWorktree = Annotated[
+    bool,
+    typer.Option("--worktree", help="Work in a git worktree of its own, on a new branch.", rich_help_panel=AGENT),
+]
+Branch = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="The worktree's branch; says --worktree, too.", rich_help_panel=AGENT),
+]
 
 
 def _opening(

@@ -6,7 +6,7 @@ import typer
 
 from .. import completion
 from ..help import HelpCommand
-from .options import AGENT, OUTPUT, POLICY, opens_an_agent, run_options
+from .options import AGENT, OUTPUT, POLICY, Branch, InWorktree, opens_an_agent, run_options
 
 
 @opens_an_agent(after="prompt")
@@ -36,6 +36,8 @@ def run(
         ),
     ] = "",
     cwd: Annotated[str, typer.Option(metavar="DIR", help="Where it works.", rich_help_panel=AGENT)] = ".",
+    worktree: InWorktree = False,
+    branch: Branch = "",
     json: Annotated[
         bool, typer.Option("--json", help="One event per line, and nothing else on stdout.", rich_help_panel=OUTPUT)
     ] = False,
@@ -60,6 +62,7 @@ tieline run claude-code "tidy the docs" --policy edits --deny network
 tieline run opencode - < prompt.md > answer.md
 tieline run gemini "what does this do?" --policy read-only --json | jq .type
 tieline run codex "and now the changelog" --resume 0199a2…
+tieline run codex "try SQLite instead" --worktree
 
 Exit status: 0 success, 1 the turn failed, 2 bad usage, 124 timeout,
 130 interrupted.

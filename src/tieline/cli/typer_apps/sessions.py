@@ -8,7 +8,7 @@ import typer
 
 from .. import completion
 from ..help import HelpCommand
-from .options import AGENT, SESSIONS_PANEL, Json, Session, opens_an_agent, run_options
+from .options import AGENT, SESSIONS_PANEL, Branch, InWorktree, Json, Session, opens_an_agent, run_options
 
 
 class AttachAction(StrEnum):
@@ -91,6 +91,8 @@ def send(
             rich_help_panel=AGENT,
         ),
     ] = "",
+    worktree: InWorktree = False,
+    branch: Branch = "",
     json: Json = False,
     **opening: Any,
 ) -> None:
@@ -264,6 +266,7 @@ tieline send 1f0c2a "and now the changelog"
 tieline send 1f0c2a "not that file" --steer
 tieline send --new codex "fix the failing test" --cwd ~/project --wait
 tieline send --new claude-code "tidy the docs" --policy edits --deny network
+tieline send --new codex "try SQLite instead" --branch sqlite
 git diff | tieline send 1f0c2a -
 """,
     tail: """

@@ -27,6 +27,7 @@ STATUS: dict[str, int] = {
     "Conflict": 409,
     "InProgress": 409,
     "PlanChanged": 409,
+    "MergeConflict": 409,
     "SessionClosed": 409,
     "BodyTooLarge": 413,
     "RecordTooLarge": 413,

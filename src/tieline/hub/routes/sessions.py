@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
+from ...errors import Unsupported
 from ...protocol.commands import (
     AbortSession,
     AdoptSession,
@@ -22,7 +23,8 @@ from ...protocol.pagination import DiffText, EventPage
 from ...protocol.request_bodies import Forking, NewSession, SessionChange
 from ...protocol.views import CommandView
 from ...sessions.event_log import EventLog
-from ...sessions.records import SESSIONS, SessionRecord, SessionStatus
+from ...sessions.records import SESSIONS, SessionRecord, SessionStatus, title_of
+from ...sessions.session_worktrees import default_branch
 from ...sessions.transcript import TranscriptItem, fold
 from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
@@ -103,13 +105,22 @@ async def create(request: Request) -> Response:
     hub = request.hub
     new = await parse_body(request, NewSession)
     node = await choose_node(hub, new.node)
+    if (new.worktree or new.branch) and "worktrees" in node.limits:  # it would work in the repository itself
+        hint = "It runs another version of Tieline; update the older one."
+        raise Unsupported(f"the machine {node.name or node.id}", "worktrees", hint=hint)
+    session = check_client_id("id", new.id) or idempotency_id(request)
+    branch = new.branch
+    if new.worktree and session and not branch and not new.title:
+        branch = default_branch(title_of(new.prompt), session)
     command = CreateSession(
-        session=check_client_id("id", new.id) or idempotency_id(request),
+        session=session,
         agent=new.agent,
         cwd=check_cwd(new.cwd),
         title=new.title,
         resume=new.resume,
         fork=new.fork,
+        worktree=new.worktree or bool(new.branch),
+        branch=branch,
         **new.agent_options(policy=chosen_policy(hub, new.policy)),
     )
     made = await send_command(request, node.id, command)
@@ -249,7 +260,8 @@ async def messages(
     spec=RouteSpec(response=DiffText, problems=("NotFound", "NodeOffline", "Unsupported")),
 )
 async def diff(request: Request, session: str, since: DiffSince = "session") -> Response:
-    """Changes in its directory since it began, or since the last commit, as one unified diff."""
+    """Changes in its directory as one unified diff: since it began, since the last commit, or what its worktree has
+    that the base branch does not."""
     node = await node_of_session(request.hub, session)
     outcome = await send_command(request, node, GetDiff(session=session, since=since))
     if isinstance(outcome, CommandView):

@@ -94,6 +94,9 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ("PATCH", f"{API}/sessions/{{session}}"),
     ("PATCH", f"{API}/sessions/{{session}}/mark"),
     ("POST", f"{API}/sessions/{{session}}/adopt"),
+    ("POST", f"{API}/sessions/{{session}}/worktree/merge"),
+    ("POST", f"{API}/sessions/{{session}}/worktree/rebase"),
+    ("POST", f"{API}/sessions/{{session}}/worktree/discard"),
     ("PATCH", f"{API}/sessions/{{session}}/prompts/{{prompt}}"),
     ("POST", f"{API}/channels/reload"),
     ("POST", f"{API}/teams"),
@@ -122,8 +125,8 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
 )
 """What the agent in a person's terminal may not do: decide, let in somebody who may, turn somebody out, change a
 policy or another's words, say what a person has read, agree to code, look through everybody's sessions, open the
-hub to other machines, have agents started later, make rules for decisions, read another's files, or put its own
-work into a commit or out into the world."""
+hub to other machines, have agents started later, make rules for decisions, read another's files, merge or discard
+a session's work, or put its own work into a commit or out into the world."""
 
 RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Routes that take single-use secrets: rate-limited."""
