@@ -181,7 +181,7 @@ class TestPeer:
                 assert (ask.tool, ask.capability) == (f"t{number}", "shell")
                 assert ask.action == Command(f"rm-{number}")
                 assert ask.remember == (("session", "always") if "allow_always" in offered else ("session",))
-                assert ("has no “allow once”" in ask.reason) == ("allow_once" not in offered)
+                assert ("has no “allow once”" in ask.reason) == ask.wider == ("allow_once" not in offered)
                 if "allow_always" in offered:
                     assert "allow_always" in ask.scopes["always"], "the agent's own name of it"
                 call = the(seen, ToolUse)

@@ -16,6 +16,7 @@ from tieline.drivers.codex import server as codex_server
 from tieline.drivers.codex.asks import parse_request
 from tieline.drivers.codex.driver import Codex, create
 from tieline.drivers.codex.events import CodexNormaliser
+from tieline.drivers.codex.items import RawCall
 from tieline.drivers.codex.launch import TARGETS, launch_command, machine
 from tieline.drivers.codex.policy import controls, receipt
 from tieline.drivers.codex.thread_params import CodexOptions, thread_params
@@ -408,3 +409,38 @@ def test_no_policy_makes_codex_ask_about_single_hosts() -> None:
         assert set(told.config) == {"web_search", "features.shell_tool", "sandbox_workspace_write.network_access"}
         params = thread_params(Spec(cwd="/", policy=policy), told, {})
         assert not [name for name in params["config"] if "proxy" in name or name.startswith("permissions")]
+
+
+WIDER: dict[str, tuple[str, dict[str, Any], bool]] = {
+    "a command": ("commandExecution", {}, False),
+    "a command with the model's reason": ("commandExecution", {"reason": "it needs the network"}, False),
+    "one that its sandbox stopped": ("commandExecution", {"reason": "command failed; retry without sandbox?"}, True),
+    "a part of a call": ("commandExecution", {"approvalId": "x"}, True),
+    "what is typed into one": ("commandExecution", {"kind": "writeStdin"}, True),
+    "more permissions": ("commandExecution", {"additionalPermissions": {"network": {"enabled": True}}}, True),
+    "a host": ("commandExecution", {"networkApprovalContext": {"host": "example.com", "protocol": "https"}}, True),
+    "files": ("fileChange", {}, False),
+    "files that its sandbox stopped": ("fileChange", {"reason": "retry without sandbox?"}, True),
+    "a whole directory": ("fileChange", {"grantRoot": "/home/me"}, True),
+}
+
+
+@pytest.mark.parametrize("case", WIDER)
+def test_what_grants_more_than_its_action_says_so(case: str) -> None:
+    kind, more, wider = WIDER[case]
+    normaliser = CodexNormaliser(print)
+    normaliser.calls["i"] = RawCall("exec_command", {"cmd": "make"})
+    normaliser.actions["i"] = Command("make") if kind == "commandExecution" else Edit(("a",), "x")
+    params = {"itemId": "i", "command": "make", "cwd": "/x", **more}
+    found = parse_request(f"item/{kind}/requestApproval", params, normaliser, Policy())
+    assert found is not None and found[0].wider is wider
+
+
+def test_a_command_outside_the_sandbox_grants_more() -> None:
+    params = {"itemId": "i", "command": "make", "cwd": "/x"}
+    unknown = parse_request("item/commandExecution/requestApproval", params, CodexNormaliser(print), Policy())
+    assert unknown is not None and unknown[0].wider, "it is not known whether it is inside"
+    normaliser = CodexNormaliser(print)
+    normaliser.calls["i"] = RawCall("exec_command", {"cmd": "make", "sandbox_permissions": "require_escalated"})
+    escalated = parse_request("item/commandExecution/requestApproval", params, normaliser, Policy())
+    assert escalated is not None and escalated[0].wider

@@ -331,7 +331,10 @@ def test_which_rule_answers() -> None:
     ("match", "pattern"),
     [
         ("prefix", "npm test; x"), ("prefix", "A=b npm"), ("prefix", "bash"), ("prefix", "bash -c"),
-        ("prefix", "python -c"), ("prefix", "/usr/bin/env -i"), ("prefix", "sudo"), ("prefix", ""), ("exact", " "),
+        ("prefix", "python -c"), ("prefix", "python3.12"), ("prefix", "python -m"), ("prefix", "node -e"),
+        ("prefix", "timeout 5"), ("prefix", "sudo -u me"), ("prefix", "ssh host"), ("prefix", "/usr/bin/time x"),
+        ("prefix", "npx"), ("prefix", "npx -y"),
+        ("prefix", "/usr/bin/env -i"), ("prefix", "sudo"), ("prefix", ""), ("exact", " "),
         ("exact", "x" * 2001), ("exact", "a\0b"), ("edit", "src/"), ("edit", "/home/../etc/"), ("edit", "/"),
         ("read", "//"), ("host", "https://example.com"), ("host", ".com"), ("host", "*.example.com"),
         ("host", "Example.com"), ("host", ""), ("tool", "github"), ("tool", "/x"),
@@ -345,7 +348,8 @@ def test_what_cannot_be_a_rule(match: RuleMatch, pattern: str) -> None:
 
 def test_what_can_be_one() -> None:
     for match, pattern in (
-        ("prefix", "python -m pytest"), ("prefix", "npm"), ("exact", "bash -c 'x'; y"), ("edit", "/home/me/"),
+        ("prefix", "python -m pytest"), ("prefix", "npm"), ("prefix", "npx vitest"), ("prefix", "bash run.sh"),
+        ("prefix", "python3 x.py"), ("exact", "bash -c 'x'; y"), ("edit", "/home/me/"),
         ("host", ".example.com"), ("host", "localhost"), ("tool", "a/b"),
     ):  # fmt: skip
         rule = AskRule(id="r", match=match, pattern=pattern, directory="/home/me")  # type: ignore[arg-type]

@@ -28,12 +28,13 @@ leading dot every host below it · tool: server/tool of an MCP server."""
 MAX_PATTERN = 2000
 """Characters of a pattern or a directory."""
 
-RUN_OTHERS = frozenset(
-    ("sh", "bash", "dash", "zsh", "fish", "ksh", "env", "sudo", "doas", "su", "xargs", "nohup", "nice", "time",
-     "timeout", "setsid", "stdbuf", "eval", "exec", "command", "builtin", "source", ".", "ssh", "python", "python3",
-     "node", "deno", "bun", "perl", "ruby", "php", "npx", "bunx", "uvx", "pipx", "watch", "parallel", "busybox")
+WRAPPERS = frozenset(
+    ("env", "sudo", "doas", "su", "xargs", "nohup", "nice", "time", "timeout", "setsid", "stdbuf", "eval", "exec",
+     "command", "builtin", "source", ".", "ssh", "watch", "parallel", "busybox", "deno", "pipx")
 )  # fmt: skip
-"""Programs that run whatever their arguments say: as a prefix, each would allow everything."""
+"""Programs that run whatever their arguments say: a prefix of one would allow everything."""
+_INTERPRETER = re.compile(r"python[\d.]*|(?:ba|da|z|k|fi)?sh|node|perl|ruby|php|npx|bunx|uvx")
+"""Programs that run what their first argument names, or whatever an option says."""
 
 _PATH_FIELDS = frozenset(("file_path", "filePath", "filepath", "path", "notebook_path", "absolute_path"))
 _DIRECTORY_FIELDS = frozenset(("cwd", "workdir"))
@@ -250,13 +251,11 @@ def check_rule(rule: AskRule) -> None:
                     field="pattern",
                     hint="A prefix is words without ; & | < > $ and the like. Any command can be allowed exactly.",
                 )
-            if rule.decision == "allow" and all(
-                word.rpartition("/")[2] in RUN_OTHERS or word.startswith("-") for word in words
-            ):
+            if rule.decision == "allow" and _runs_anything(words):
                 raise UsageError(
                     f"`{pattern}` runs whatever comes after it",
                     field="pattern",
-                    hint="Name what it runs, too: `python -m pytest`, not `python`.",
+                    hint="Name what it runs, too: `python -m pytest`, not `python`. Or allow the command exactly.",
                 )
         case "edit" | "read":
             _check_path("pattern", pattern)
@@ -274,6 +273,22 @@ def check_rule(rule: AskRule) -> None:
                 raise UsageError(f"{pattern!r} is not a tool", field="pattern", hint="Write server/tool.")
         case "exact":
             pass
+
+
+def module_option(words: tuple[str, ...]) -> bool:
+    """`python -m pytest` names what it runs, too."""
+    return words[0].rpartition("/")[2].startswith("python") and words[1:2] == ("-m",)
+
+
+def _runs_anything(words: tuple[str, ...]) -> bool:
+    """Whether what comes after these words may be any program."""
+    program = words[0].rpartition("/")[2]
+    if program in WRAPPERS:
+        return True
+    if not _INTERPRETER.fullmatch(program):
+        return False
+    named = words[2 if module_option(words) else 1 :]
+    return not named or named[0].startswith("-")
 
 
 def _check_path(field: str, path: str) -> None:

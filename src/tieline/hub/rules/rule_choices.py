@@ -10,7 +10,17 @@ from msgspec.structs import replace
 from ...errors import UsageError
 from ...events import Ask, Command, Edit, Fetch, Mcp, Read
 from ...protocol.rules import NewRule, RuleChoice
-from ...sessions.ask_rules import AskOrigin, AskRule, Files, RuleMatch, check_rule, host_of, matches, subject_text
+from ...sessions.ask_rules import (
+    AskOrigin,
+    AskRule,
+    Files,
+    RuleMatch,
+    check_rule,
+    host_of,
+    matches,
+    module_option,
+    subject_text,
+)
 from ...sessions.shell_words import shell_words
 
 MAX_PREFIX = 3
@@ -43,7 +53,9 @@ def _patterns(ask: Ask, origin: AskOrigin, files: Files) -> Iterator[tuple[RuleM
         case Command(command):
             yield "exact", command.strip()
             words = shell_words(command)
-            plain = next((number for number, word in enumerate(words) if word.startswith("-")), len(words))
+            begin = 2 if words and module_option(words) else 0
+            options = (number for number, word in enumerate(words) if number >= begin and word.startswith("-"))
+            plain = next(options, len(words))
             for number in range(min(plain, MAX_PREFIX), 0, -1):
                 if all(word == "".join(shell_words(word)) for word in words[:number]):  # no quotes needed
                     yield "prefix", " ".join(words[:number])
@@ -65,7 +77,9 @@ def _patterns(ask: Ask, origin: AskOrigin, files: Files) -> Iterator[tuple[RuleM
 
 
 def _path_patterns(paths: tuple[str, ...], origin: AskOrigin, files: Files) -> Iterator[str]:
-    real = [files.resolve(str(Path(origin.cwd, path))) for path in paths if "\0" not in path]
+    if any("\0" in path for path in paths):
+        return
+    real = [files.resolve(str(Path(origin.cwd, path))) for path in paths]
     if len(set(real)) == 1:
         yield real[0]
     yield os.path.commonpath([str(Path(path).parent) for path in real]).rstrip("/") + "/"
