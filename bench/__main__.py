@@ -46,7 +46,7 @@ BOUNDS = """
 - **event to frame:** the event is on the disk first: of 0.32 ms the writer's thread takes 0.15 (0.07 of it the disk,
   the rest SQLite and the waking of a thread that has just slept). 2.77 to 2.95 was measured.
 - **a command hook, and a message by a process of its own:** most of either is the start of Python, and hcom is a native
-  program. On a quiet machine a bare `python -c pass` takes 16 ms (14 in an environment with nothing installed), which is
+  program. On a quiet machine a bare `python -c pass` takes 16 ms (14 where nothing is installed), which is
   2.3 to 2.7 times what hcom's whole exchange takes; `tieline message send` imports 3 ms more than that, and the hub
   takes 2. 2.70 was measured where hcom was slower, 3.74 on the quiet machine: by this reading the row does not hold.
 - **a message to an idle terminal:** it costs Tieline a few milliseconds; the rest is the harness. A harness's own time

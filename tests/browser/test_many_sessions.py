@@ -75,7 +75,7 @@ async def test_they_come_in_parts_and_the_list_says_so(hub: HubProcess, open_pag
     status = page.locator(".sessions > [role=status]")
     await expect(status).to_have_text("Shown so far: 200 sessions. 2,800 more are coming …")
     assert await faults(page) == []
-    await page.get_by_role("searchbox", name="Search sessions").fill("Task-0000.")
+    await page.get_by_role("searchbox", name="Filter sessions").fill("Task-0000.")
     await expect(status).to_contain_text("Searched so far: 200 sessions.")
     await expect(page.get_by_text("No matching sessions.")).to_have_count(0)
     parts.release()
@@ -98,7 +98,7 @@ async def test_an_old_one_is_opened_by_its_address(hub: HubProcess, open_page: O
 
 async def test_after_a_sleep_what_was_removed_meanwhile_is_gone(hub: HubProcess, open_page: OpenPage) -> None:
     page = await open_page(hub)
-    search = page.get_by_role("searchbox", name="Search sessions")
+    search = page.get_by_role("searchbox", name="Filter sessions")
     found = page.locator(".session strong")
     status = page.locator(".sessions > [role=status]")
     await search.fill("Task-050")

@@ -100,9 +100,7 @@ async def test_a_terminal_is_read_and_what_it_asks_is_shown_until_it_is_decided_
         assert isinstance(ask.ask.action, Edit) and "+hello" in ask.ask.action.diff
         await terminal.answer(ASKED, "Escape")
         told = await turn(at, terminal, 3, "Request cancelled")
-        assert kinds(told) == ["TurnStarted", "ToolUse", "Ask", "ToolResult", "Done", "Answer"] or kinds(told) == [
-            "TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "Done",
-        ]  # fmt: skip
+        assert kinds(told) == ["TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "Done"]
         assert answers(told) == [("terminal", "deny")]
         assert [event.status for event in told if isinstance(event, Done)] == ["interrupted"]
         assert not (at.home.project / "new.txt").exists()
@@ -158,8 +156,5 @@ async def test_each_event_once_when_the_hub_dies_and_the_terminal_after_it(tmp_p
 
         # Resumed in another terminal it is the same session.
         again = await stack.enter_async_context(at.home.terminal("--resume", session.native_id))
+        await again.shows("The second has ended.")
         assert (await at.session("attached", "idle", 3)).id == session.id
-        at.home.rig.play([Say("The fourth has ended.")])
-        await again.submit("the fourth")
-        told = await turn(at, again, 4, "The fourth has ended.")
-        assert kinds(told) == ["TurnStarted", "Text", "Done"]

@@ -5,6 +5,7 @@ from collections.abc import Generator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.bus.conftest import free_port
 from tests.sessions.git_remotes import bare_repository, git_daemon, stand_in_gh
@@ -316,6 +317,18 @@ async def test_everything_is_discarded_and_comes_back(work: Work) -> None:
     assert (work.top / "src/b.txt/inside.txt").read_text() == "a folder now\n"
     assert (work.top / "link").is_symlink()
     assert not (work.top / "gone.txt").exists()
+
+
+async def test_a_plan_of_very_much_stays_small_and_says_so(work: Work) -> None:
+    for number in range(600):
+        work.write(f"many/{number}.txt", "\x01" * 1000)
+    plan = (await git_actions.revert(work.cwd, work.env, [])).plan
+    assert plan is not None
+    assert len(msgspec.json.encode(plan)) < 768 * 1024
+    assert any("and 100 more files" in part.text for part in plan.parts)
+    assert any(part.label == "cut" for part in plan.parts)
+    await git_actions.revert(work.cwd, work.env, [], digest=plan.digest)
+    assert work.git("status", "--porcelain") == ""
 
 
 @pytest.mark.parametrize("meanwhile", ["the file", "the index", "another file", "the commit"])

@@ -102,6 +102,11 @@ class GeminiReach:
     async def push(self, session: HarnessSession, text: str, sender: str) -> None:
         raise Unreachable(HOW)
 
+    @property
+    def known(self) -> dict[str, int]:
+        """The sessions that run, each with its process."""
+        return {id: known.process for id, known in self._sessions.items()}
+
     # --- what hooks tell -----------------------------------------------------------------------------------
 
     def on_hook(self, session: str, event: str, input: Mapping[str, Any], pid: int) -> None:

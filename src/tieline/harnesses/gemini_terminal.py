@@ -9,15 +9,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
 from ..background_tasks import cancel_and_wait
 from ..drivers.acp.permissions import permission_ask
 from ..drivers.acp.tools import AcpToolCall
+from ..events import Done, Event, ToolResult
 from ..processes.process_table import descendants
-from ..sessions.attached_session import AttachedSession, TerminalUnreachable
+from ..sessions.attached_session import UNFINISHED, AttachedSession, TerminalUnreachable
 from ..sessions.records import Remote
 from .gemini_transcript import PRESET, GeminiEvents, GeminiTranscriptFile, changes, parse_time
 from .transcript_file import TranscriptCursor
@@ -29,6 +30,8 @@ PROMPT_S = 30.0
 QUIET_S = 5.0
 """A record that ends with an answer, and stays as it is for so long, is of a turn that is over: its hook may have found
 no hub."""
+SETTLE_S = 10.0
+"""For what was decided at the terminal to be written down."""
 MAX_HOOKS = 1000
 """Hooks that wait until the record is read."""
 HOW = "Gemini CLI takes nothing from other programs"
@@ -116,6 +119,7 @@ class GeminiTerminal:
         if self._following is not None:
             await cancel_and_wait(self._following)
         await cancel_and_wait(*(prompt.asking for prompt in self._prompts.values()))
+        self._prompts.clear()
 
     async def ended(self) -> None:
         """The terminal is gone: what it wrote last is told."""
@@ -128,7 +132,7 @@ class GeminiTerminal:
             self._events = GeminiEvents(self._session, self._cwd, cursor)
             await self._read(attached, GeminiTranscriptFile(self._path, cursor))
         if self._events.turn is not None and self._events.may_be_over:
-            self._tell(attached, self._events.end_turn())
+            await self._tell(attached, self._events.end_turn())
         await attached.detach()
 
     async def let_go(self, reason: str) -> None:
@@ -154,7 +158,7 @@ class GeminiTerminal:
             for _ in range(notes):
                 await self._on_note(attached, self._hooks.popleft())
             if self._events.may_be_over and time.monotonic() - grew_at >= QUIET_S:
-                self._tell(attached, self._events.end_turn())
+                await self._tell(attached, self._events.end_turn())
             await self._settle(attached)
             works = self._events.turn is not None
             attached.activity("working" if works else "idle")
@@ -174,7 +178,7 @@ class GeminiTerminal:
                 lines, more = await asyncio.to_thread(file.read)
                 for line in lines:
                     before = self._events.turn
-                    self._tell(attached, self._events.feed(line))
+                    await self._tell(attached, self._events.feed(line))
                     if self._events.turn is not before:
                         self._prompted_at = -PROMPT_S
                 if more:
@@ -182,8 +186,14 @@ class GeminiTerminal:
             grew = grew or bool(lines)
         return grew
 
-    def _tell(self, attached: AttachedSession, events: list[tuple[Any, str]]) -> None:
+    async def _tell(self, attached: AttachedSession, events: list[tuple[Event, str]]) -> None:
         for event, cursor in events:
+            if isinstance(event, ToolResult):
+                decision = "deny" if event.status == "denied" else "allow"
+                await self._close(attached, event.id, None if event.output == UNFINISHED else decision)
+            elif isinstance(event, Done):
+                for call in {prompt.call for prompt in self._prompts.values()}:
+                    await self._close(attached, call, None)
             attached.tell(event, cursor)
 
     async def _on_note(self, attached: AttachedSession, note: HookNote) -> None:
@@ -194,9 +204,9 @@ class GeminiTerminal:
         match note.event:
             case "BeforeTool":
                 name = str(note.input.get("tool_name"))
-                self._tell(attached, events.announce(name, note.fields("tool_input")))
+                await self._tell(attached, events.announce(name, note.fields("tool_input")))
             case "AfterAgent" if not events.open_calls:  # else it is a subagent's
-                self._tell(attached, events.end_turn())
+                await self._tell(attached, events.end_turn())
             case "Notification" if note.input.get("notification_type") == "ToolPermission":
                 await self._ask(attached, note.fields("details"))
             case _:
@@ -217,22 +227,26 @@ class GeminiTerminal:
         key = f"{self._session}-{self._asked}"
         asking = asyncio.create_task(attached.ask(ask, key), name=f"ask-{key}")
         self._prompts[key] = _Prompt(tool.id, str(details.get("command") or ""), asking)
+        await asyncio.sleep(0)  # now it is asked, and can be settled
 
     async def _settle(self, attached: AttachedSession) -> None:
-        """What was decided at the terminal: the end of the call tells, or that its command runs."""
-        if not self._prompts:
+        """A command that runs was allowed; of all others the end tells."""
+        if not any(prompt.command for prompt in self._prompts.values()):
             return
         running = await asyncio.to_thread(_commands_below, self.process)
-        for key, prompt in list(self._prompts.items()):
-            outcome = self._events.results.get(prompt.call)
-            if outcome is None and prompt.command and any(prompt.command in each for each in running):
-                outcome = "ok"
-            if prompt.asking.done():
-                del self._prompts[key]
-            elif outcome is not None:
-                await attached.settle(key, "deny" if outcome == "denied" else "allow")
-            elif self._events.turn is None:
-                await cancel_and_wait(prompt.asking)
+        for prompt in list(self._prompts.values()):
+            if prompt.command and any(prompt.command in each for each in running):
+                await self._close(attached, prompt.call, "allow")
+
+    async def _close(self, attached: AttachedSession, call: str, decision: Literal["allow", "deny"] | None) -> None:
+        """What it asked about this call was decided at the terminal; None: it is not asked any more. The log has that
+        before what follows."""
+        for key in [key for key, prompt in self._prompts.items() if prompt.call == call]:
+            asking = self._prompts.pop(key).asking
+            if decision is not None:
+                await attached.settle(key, decision)
+                await asyncio.wait({asking}, timeout=SETTLE_S)
+            await cancel_and_wait(asking)
 
 
 def _is_about(details: Mapping[str, Any], tool: AcpToolCall, cwd: str) -> bool:

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -58,8 +58,6 @@ KINDS: Mapping[str, str] = {
     **dict.fromkeys(("glob", "grep_search", "search_file_content", "list_directory"), "search"),
 }
 """A tool → its kind in ACP, which the record does not have."""
-
-CallOutcome = Literal["ok", "denied"]
 
 
 class _Set(Struct, frozen=True):
@@ -112,7 +110,6 @@ class GeminiEvents:
         self.since = since
         self.turn: TurnStarted | None = None  # the one that is open
         self.began_at = 0.0  # of that turn, by Gemini's clock
-        self.results: dict[str, CallOutcome] = {}  # the calls of this turn that are over
         self.open_calls: dict[str, AcpToolCall] = {}
         self._cwd = cwd
         self._cursor = self._last = cursor
@@ -130,7 +127,8 @@ class GeminiEvents:
         self._announced: dict[str, int] = {}  # … and how often hooks told of it
         self._answer = self._problem = ""
         self._answered = False  # the last thing that came is an answer
-        self.results, self.open_calls = {}, {}
+        self._over: set[str] = set()  # calls
+        self.open_calls = {}
 
     @property
     def cursor(self) -> str:
@@ -286,19 +284,18 @@ class GeminiEvents:
             number = self._recorded.get(digest, 0)
             self._recorded[digest] = number + 1
             id = self._ids[native] = _call_id(name, digest, number)
-        if id in self.results or (status := _text(call, "status")) not in ("success", "error", "cancelled"):
+        if id in self._over or (status := _text(call, "status")) not in ("success", "error", "cancelled"):
             return []
         tool = self.open_calls.get(id) or self._open_call(id, name, arguments)
         text, content = _result(call), changes(_fields(call, "resultDisplay"))
         if status == "cancelled" and "denied" in text:
-            self.results[id] = "denied"
             self._normaliser.refuse(tool, text)
         else:
-            self.results[id] = "ok"
             failed = status != "success" or _exit_code(text)
             content.append({"type": "content", "content": {"type": "text", "text": text}})
             update = {"toolCallId": id, "status": "failed" if failed else "completed", "content": content}
             self._normaliser.feed({"sessionUpdate": "tool_call_update", **update})
+        self._over.add(id)
         del self.open_calls[id]
         return self._take()
 

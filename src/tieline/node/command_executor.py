@@ -93,7 +93,7 @@ class CommandExecutor:
         return result
 
     async def _once(self, order: CommandEnvelope) -> Result:
-        if not isinstance(order.command, ONCE):
+        if not isinstance(order.command, ONCE) or _plans(order):
             return await self._apply(order)
         try:
             key = f"{self.identity.id}.{order.id}"
@@ -126,6 +126,11 @@ class CommandExecutor:
             return _refusal(order, error)
         except Exception as error:  # the order is at fault or we are: either way its sender must hear of it
             return _refused(order, "InternalError", f"{order.command.name} failed: {type(error).__name__}: {error}")
+
+
+def _plans(order: CommandEnvelope) -> bool:
+    """A change of files without a digest changes nothing: it asks what would happen."""
+    return isinstance(order.command, c.CHANGES) and getattr(order.command, "digest", None) == ""
 
 
 def _late(order: CommandEnvelope) -> bool:

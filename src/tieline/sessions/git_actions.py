@@ -36,8 +36,10 @@ MAX_FILES = 2000
 """Changed files that are listed."""
 MAX_CONFIG = 1024 * 1024
 MAX_MESSAGE = 64 * 1024
-MAX_SHOWN = 256 * 1024
-"""Bytes of a diff in a plan."""
+MAX_SHOWN = 96 * 1024
+"""Bytes of a diff in a plan; a plan crosses a link as one record."""
+MAX_NAMED = 500
+"""Files that a plan names."""
 KEPT = "refs/tieline/discarded"
 CONVERSIONS = b"* !filter !diff !merge\n"
 """Without the attributes that lead to a program. Those that git itself carries out stay."""
@@ -368,7 +370,9 @@ def plan_of(title: str, parts: Iterable[Part], *facts: str) -> ChangePlan:
 async def _revert_plan(
     repository: OpenRepository, listing: Listing, names: list[bytes], before: str, now: str, index: Path, *, all: bool
 ) -> ChangePlan:
-    states = [f"{_text(name)} ({_word(listing, name)})" for name in names]
+    states = [f"{_text(name)} ({_word(listing, name)})" for name in names[:MAX_NAMED]]
+    if len(names) > MAX_NAMED:
+        states.append(f"… and {len(names) - MAX_NAMED:,} more files")
     diff = await _diff(repository, index, limit=MAX_SHOWN, base=repository.base if all else "", names=names)
     title = f"Discard all changes in {repository.own.top}" if all else f"Take {len(names)} changed files back"
     if not all and len(names) == 1:

@@ -37,7 +37,7 @@ export function WorktreePanel({ session }: { session: P.SessionRecord }) {
   }
   return (
     <section class="worktree" aria-label="Worktree">
-      <h3>Worktree</h3>
+      <p><strong>Worktree</strong></p>
       <p><code>{visible(tree.branch)}</code> <span class="faint">from</span> <code>{visible(base)}</code></p>
       {tree.ended ? <p class="faint small-text">{tree.ended === 'merged' ? 'Merged' : 'Discarded'}. The next prompt makes it again, from {visible(base)} as it is then.</p> : value && <p class="faint small-text">{statusText(value)}</p>}
       {!tree.ended && (value?.conflicts?.length ?? 0) > 0 && <p class="small-text"><Icon name="warn" /> Conflicts with {visible(base)} in {visible(value!.conflicts!.join(', '))}</p>}
