@@ -341,7 +341,14 @@ async def test_nothing_of_it_runs_and_the_diff_is_right(trap: str, template: Pat
     assert ran.exists(), "plain git does not run it either: the row proves nothing"
 
 
-ACTIONS_LEFT_TO_A_TERMINAL = ("include", "include if", "config.worktree", ".git as a file", "a linked worktree")
+ACTIONS_LEFT_TO_A_TERMINAL = (
+    "include",
+    "include if",
+    "config.worktree",
+    ".git as a file",
+    "a linked worktree",
+    "smudge in a merge",
+)
 """Traps by a filter, whose files are not staged or taken back."""
 
 

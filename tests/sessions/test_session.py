@@ -76,6 +76,17 @@ async def test_a_driver_that_raises_ends_the_turn(tmp_path: Path) -> None:
     assert "signal 9" in done(seen).error
 
 
+async def test_a_prompt_that_the_agent_cannot_take_leaves_nothing_behind(tmp_path: Path) -> None:
+    def refuses() -> AsyncIterator[Event]:
+        raise UsageError("it takes no such prompt")
+
+    before = asyncio.all_tasks()
+    async with open_session(Unruly(refuses), cwd=tmp_path) as session:
+        with pytest.raises(UsageError, match="no such prompt"):
+            await collect(session.turn("go", timeout=60))
+        assert asyncio.all_tasks() == before
+
+
 async def test_who_leaves_early_interrupts_the_turn_and_who_stays_does_not(tmp_path: Path) -> None:
     async def says() -> AsyncIterator[Event]:
         yield Text("half")

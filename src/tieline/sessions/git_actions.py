@@ -282,11 +282,7 @@ async def commit(cwd: str, env: Mapping[str, str], message: str) -> ChangeOutcom
         line = text.partition("\n")[0]
         by = await git.run("log", "-1", "--format=%cn <%ce> %cd", "--date=raw", "--no-show-signature", new)
         log = f"{head or git.no_object} {new} {by.decode(errors='replace').strip()}\tcommit: {line}\n"
-
-        def unless() -> str:
-            return "" if own.ref(own.branch) == head else f"the branch {own.branch} has just been changed"
-
-        await asyncio.to_thread(git_writes.write_ref, own, f"refs/heads/{own.branch}", new, unless=unless)
+        await asyncio.to_thread(git_writes.write_ref, own, f"refs/heads/{own.branch}", head, new)
         await asyncio.to_thread(git_writes.append_reflogs, own, own.branch, log)
     return ChangeOutcome(done=f"committed {new[:10]} on {own.branch}: {line}", commit=new)
 
@@ -398,7 +394,7 @@ async def _keep(repository: OpenRepository, before: str, now: str) -> str:
     message = "What was there before Tieline took it back"
     kept = os.fsdecode(await git.run("commit-tree", now, *parents, "-m", message, env=_KEEPER)).strip()
     ref = f"{KEPT}/{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{kept[:10]}"
-    await asyncio.to_thread(git_writes.write_ref, repository.own, ref, kept, unless=lambda: "")
+    await asyncio.to_thread(git_writes.write_ref, repository.own, ref, None, kept)
     return ref
 
 

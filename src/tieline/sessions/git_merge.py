@@ -19,8 +19,8 @@ import msgspec
 from msgspec import Struct
 
 from ..safe_file_read import read_regular
-from .git_files import locked, replace_file, write_ref
 from .git_repository import Repository
+from .git_writes import locked, replace_file, write_ref
 from .safe_git import Git, GitFailed, copy_index, opened
 from .workspace_diff import beyond_link
 
@@ -197,22 +197,17 @@ async def advance(checkout: Repository, wanted: Advance, env: Mapping[str, str],
     objects = Path(checkout.common_dir, "objects")
     async with opened(checkout, env, store=store, keep=True, objects=objects) as git:
         with ExitStack() as stack:
-            index = Path(checkout.git_dir, "index")
-            try:
-                lock = await asyncio.to_thread(stack.enter_context, locked(index))
-            except OSError as error:
-                raise GitFailed(f"somebody else uses git in {checkout.top}: {error}", hint="Try again.") from None
+            replace = await asyncio.to_thread(stack.enter_context, locked(checkout.git_dir, "index"))
             if not await asyncio.to_thread(copy_index, checkout, git.place):
                 raise GitFailed(f"nothing is checked out in {checkout.top}")
             (git.place / "theirs").replace(git.index)
             await git.run("update-index", "-q", "--refresh", codes=(0, 1))
             if await git.run("diff-index", "--cached", "--name-only", wanted.after, limit=1):
                 await _prepare(git, checkout.top, wanted, again=again)
-                await asyncio.to_thread(replace_file, journal, msgspec.json.encode(wanted))
+                await asyncio.to_thread(replace_file, checkout.git_dir, JOURNAL, msgspec.json.encode(wanted))
                 await git.run("read-tree", "-m", "-u", wanted.before, wanted.after)
-                lock.write_bytes(git.index.read_bytes())
-                lock.replace(index)
-        await asyncio.to_thread(replace_file, Path(checkout.git_dir, "ORIG_HEAD"), f"{wanted.before}\n".encode())
+                replace(git.index.read_bytes(), git.index.stat().st_mtime_ns)
+        await asyncio.to_thread(replace_file, checkout.git_dir, "ORIG_HEAD", f"{wanted.before}\n".encode())
         await asyncio.to_thread(write_ref, checkout, f"refs/heads/{wanted.branch}", wanted.before, wanted.after)
     journal.unlink(missing_ok=True)
 

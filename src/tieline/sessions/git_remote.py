@@ -96,7 +96,7 @@ async def push(cwd: str, env: Mapping[str, str], *, digest: str = "") -> ChangeO
             raise GitFailed(_without_password(error.message), hint=hint) from None
         if target.seen or repository.config.get(f"remote.{target.remote}.fetch"):
             ref = f"refs/remotes/{target.remote}/{target.branch}"
-            await asyncio.to_thread(git_writes.write_ref, own, ref, head, unless=lambda: "")
+            await asyncio.to_thread(git_writes.write_ref, own, ref, None, head)
     return ChangeOutcome(done=f"pushed {own.branch} to {target.shown}", commit=head)
 
 

@@ -1,10 +1,12 @@
 """Writes the few files of a repository by hand, as git does: references, the index, reflogs; and removes work files.
 
-An agent may have laid links there. A file that takes another's place is made anew beside it, so no link is followed;
-and where a folder is a link that leads out of the repository, nothing is written.
+Git would run hooks for them. An agent may have laid links there: a file that takes another's place is made anew beside
+it, so no link is followed; and where a folder is a link that leads out of the repository, nothing is written.
 """
 
 import os
+import platform
+import re
 import stat
 import time
 from collections.abc import Callable, Generator
@@ -12,25 +14,66 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..safe_file_read import open_folder, read_regular
-from .git_repository import Repository
+from .git_repository import MAX_REFS, Repository
 from .safe_git import MAX_INDEX, GitFailed
 
 LOCK_S = 2.0
 """How long a lock that somebody else holds is waited for."""
 RETRY_S = 0.05
+MAX_OURS = 400
+
+_OURS = re.compile(rb"tieline (\d{1,10}) (.*)\n")
 
 
-def write_ref(own: Repository, ref: str, commit: str, *, unless: Callable[[], str]) -> None:
-    """`unless` gives a reason against it, asked while the reference is locked. Raises GitFailed."""
-    with _locked(own.common_dir, ref) as replace:
-        if why := unless():
-            raise GitFailed(why)
-        replace(f"{commit}\n".encode(), 0)
+def write_ref(own: Repository, ref: str, before: str | None, commit: str) -> None:
+    """`before`: the commit that it has now; empty: there is none; None: whatever it has. Raises GitFailed."""
+    with locked(own.common_dir, ref) as replace:
+        if before is not None:
+            _check_ref(own, ref, before)
+        replace(f"{commit}\n".encode())
+
+
+def delete_ref(own: Repository, ref: str, before: str) -> None:
+    """Raises GitFailed."""
+    place = _inside(own.common_dir, ref)
+    with locked(own.common_dir, ref):
+        _check_ref(own, ref, before)
+        _unpack(own, ref)  # first: else an older commit of the branch would come to light
+        place.unlink(missing_ok=True)
+    with suppress(OSError):  # folders that others use stay
+        for folder in place.parents:
+            if folder.name in ("heads", "tieline", "refs") and folder.parent.name in ("refs", ""):
+                break
+            folder.rmdir()
+
+
+def check_new_ref(own: Repository, ref: str) -> None:
+    """Git keeps references in folders: `a` and `a/b` cannot both be. Raises GitFailed."""
+    parts = ref.split("/")
+    for length in range(3, len(parts)):
+        if own.reference(above := "/".join(parts[:length])):
+            raise GitFailed(f"there is {_named(above)}, so there cannot be {_named(ref)}", hint="Name another branch.")
+    if own.has_below(ref):
+        raise GitFailed(f"there are branches below {ref.removeprefix('refs/heads/')}/", hint="Name another branch.")
+
+
+def replace_file(base: str, name: str, content: bytes) -> None:
+    """Whole, or not at all; without a lock, for files that only Tieline writes. Raises OSError, GitFailed."""
+    place = _inside(base, name)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    new = place.with_name(f"{place.name}.tieline")
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        _write_all(descriptor, content)
+    finally:
+        os.close(descriptor)
+    new.replace(place)
 
 
 def replace_index(own: Repository, before: bytes | None, new: Path) -> None:
     """Raises GitFailed, also when it is no longer as it was `before` (None: there was none)."""
-    with _locked(own.git_dir, "index") as replace:
+    with locked(own.git_dir, "index") as replace:
         if read_index(own) != before:
             hint = "Look at the changes again."
             raise GitFailed("somebody else has just staged something", hint=hint)
@@ -82,30 +125,26 @@ def remove_file(top: str, name: bytes) -> None:
         path = folder
 
 
+Replace = Callable[..., None]
+"""`replace(content, mtime_ns)`; without a time: now."""
+
+
 @contextmanager
-def _locked(base: str, name: str) -> Generator[Callable[[bytes, int], None]]:
-    """Gives what replaces the file, under git's own lock. Raises GitFailed."""
+def locked(base: str, name: str) -> Generator[Replace, None, None]:
+    """Gives what replaces the file, under git's own lock. One that a killed process of ours left is removed; whoever
+    else has it is waited for. Raises GitFailed."""
     place = _inside(base, name)
     lock = place.with_name(f"{place.name}.lock")
-    until = time.monotonic() + LOCK_S
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            try:
-                descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-                break
-            except FileExistsError:
-                if time.monotonic() > until:
-                    hint = f"When no git runs there, remove {lock}."
-                    raise GitFailed(f"another git is at work: {lock} exists", hint=hint) from None
-                time.sleep(RETRY_S)
+        descriptor = _lock(lock)
         written = False
 
-        def replace(content: bytes, mtime_ns: int) -> None:
+        def replace(content: bytes, mtime_ns: int = 0) -> None:
             nonlocal written
-            left = memoryview(content)
-            while left:
-                left = left[os.write(descriptor, left) :]
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            _write_all(descriptor, content)
             if mtime_ns:
                 os.utime(descriptor, ns=(mtime_ns, mtime_ns))
             lock.replace(place)
@@ -119,6 +158,72 @@ def _locked(base: str, name: str) -> Generator[Callable[[bytes, int], None]]:
                 lock.unlink(missing_ok=True)
     except OSError as error:
         raise GitFailed(f"{place} cannot be written: {error.strerror}") from None
+
+
+def _lock(lock: Path) -> int:
+    """Its descriptor. The lock says whose it is, which git does not mind."""
+    until = time.monotonic() + LOCK_S
+    while True:
+        try:
+            descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            if _left_behind(lock):
+                lock.unlink(missing_ok=True)
+            elif time.monotonic() > until:
+                hint = f"When no git runs there, remove {lock}."
+                raise GitFailed(f"another git is at work: {lock} exists", hint=hint) from None
+            else:
+                time.sleep(RETRY_S)
+        else:
+            os.write(descriptor, f"tieline {os.getpid()} {platform.node()}\n".encode())
+            return descriptor
+
+
+def _left_behind(lock: Path) -> bool:
+    """By a process of ours on this machine that is no more."""
+    try:
+        found = _OURS.fullmatch(read_regular(str(lock), MAX_OURS))
+    except OSError:
+        return False
+    if found is None or found[2] != platform.node().encode():
+        return False
+    try:
+        os.kill(int(found[1]), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _check_ref(own: Repository, ref: str, before: str) -> None:
+    if own.reference(ref) != before:
+        raise GitFailed(f"{_named(ref)} has just been changed by somebody else", hint="Look at it, then try again.")
+
+
+def _unpack(own: Repository, ref: str) -> None:
+    if not own.packed(ref):
+        return
+    with locked(own.common_dir, "packed-refs") as replace:
+        kept: list[bytes] = []
+        ours = False
+        for line in read_regular(f"{own.common_dir}/packed-refs", MAX_REFS).splitlines(keepends=True):
+            if not line.startswith(b"^"):  # else it belongs to the line before it
+                ours = line.rstrip(b"\n").endswith(b" " + os.fsencode(ref))
+            if not ours:
+                kept.append(line)
+        replace(b"".join(kept))
+
+
+def _named(ref: str) -> str:
+    name = ref.removeprefix("refs/heads/")
+    return f"the branch {name}" if name != ref else ref
 
 
 def _inside(base: str, name: str) -> Path:

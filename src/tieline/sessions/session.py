@@ -103,8 +103,9 @@ class Session:
                 expired = True
                 await conversation.interrupt()
 
-            clock = asyncio.create_task(expire()) if timeout is not None else None
+            # First: where the agent cannot take this prompt, nothing has begun.
             events = conversation.turn(prompt if self.driver.features.turn_system else prompt.with_inline_system())
+            clock = asyncio.create_task(expire()) if timeout is not None else None
             finished = False
             try:
                 async for event in _whole(events, prompt):

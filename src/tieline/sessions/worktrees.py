@@ -1,7 +1,7 @@
 """Git worktrees of our own making, in which agents work beside each other: made, committed, removed.
 
 Nothing that a repository names is run. The few files by which git knows a worktree and a branch are written by hand, as
-git itself writes them (`git_files`); the work files come and go through a git directory of ours (see `safe_git`), so
+git itself writes them (`git_writes`); the work files come and go through a git directory of ours (see `safe_git`), so
 without filters and conversions. Each step may be repeated: after a crash the next call finishes what was begun.
 """
 
@@ -18,9 +18,9 @@ from msgspec import Struct
 from .. import paths
 from ..safe_file_read import read_regular
 from . import git_repository
-from .git_files import check_new_ref, delete_ref, replace_file, write_ref
 from .git_merge import Identity, is_ancestor, tree_of
 from .git_repository import Repository
+from .git_writes import check_new_ref, delete_ref, replace_file, write_ref
 from .safe_git import Git, GitFailed, copy_index, opened
 from .workspace_diff import beyond_link
 
@@ -39,6 +39,11 @@ class Worktree(Struct, frozen=True, kw_only=True):
     @property
     def own(self) -> Repository:
         return Repository(self.path, self.admin, self.repository.common_dir)
+
+    def write(self, name: str, content: bytes) -> None:
+        """A file of its git directory. Raises OSError, GitFailed."""
+        admin = os.path.basename(self.admin)  # noqa: PTH119
+        replace_file(self.repository.common_dir, f"worktrees/{admin}/{name}", content)
 
     @property
     def base(self) -> str:
@@ -112,32 +117,31 @@ class Worktrees:
                 async with self.git(tree) as git:
                     await git.run("read-tree", base)
                     await git.run("checkout-index", "--all", "--force", "--index")
-                    await asyncio.to_thread(replace_file, Path(tree.admin, "index"), git.index.read_bytes())
+                    await asyncio.to_thread(tree.write, "index", git.index.read_bytes())
             except OSError as error:
                 raise GitFailed(f"a worktree of {tree.repository.top} cannot be made: {error}") from None
 
     def _register(self, tree: Worktree, start: str) -> str:
         """What makes it a worktree for git. Returns its first commit."""
-        admin, path = Path(tree.admin), Path(tree.path)
+        path = Path(tree.path)
         base = tree.base or tree.own.ref(tree.branch) or start or tree.repository.commit
         if not base:
             raise GitFailed(f"{tree.repository.top} has no commit yet", hint="Commit something there first.")
         for other in tree.repository.checkouts():
-            if other.branch == tree.branch and os.path.basename(other.git_dir) != admin.name:  # noqa: PTH119
+            if other.branch == tree.branch and other.git_dir != tree.admin:
                 raise GitFailed(
                     f"the branch {tree.branch} is checked out in {other.top or other.git_dir}",
                     hint="Name another branch, or none: then one is made.",
                 )
-        admin.mkdir(parents=True, exist_ok=True)
-        replace_file(admin / "tieline-base", f"{base}\n".encode())
-        (admin / "HEAD").write_text(f"ref: {tree.ref}\n")
-        (admin / "commondir").write_text("../..\n")
+        tree.write("tieline-base", f"{base}\n".encode())
+        tree.write("HEAD", f"ref: {tree.ref}\n".encode())
+        tree.write("commondir", b"../..\n")
         if not tree.own.ref(tree.branch):
             check_new_ref(tree.own, tree.ref)
             write_ref(tree.own, tree.ref, "", base)
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (admin / "gitdir").write_text(f"{path}/.git\n")
-        (path / ".git").write_text(f"gitdir: {admin}\n")
+        tree.write("gitdir", f"{path}/.git\n".encode())
+        replace_file(tree.path, ".git", f"gitdir: {tree.admin}\n".encode())
         return base
 
     async def commit(self, tree: Worktree, git: Git, who: Identity, message: str) -> str:
@@ -147,7 +151,7 @@ class Worktrees:
         made = await self.commit_files(tree, git, head, (head,), who, message)
         if made != head:
             # The index first: after a crash in between, the files still differ from HEAD, and are committed next time.
-            await asyncio.to_thread(replace_file, Path(tree.admin, "index"), git.index.read_bytes())
+            await asyncio.to_thread(tree.write, "index", git.index.read_bytes())
             await asyncio.to_thread(write_ref, tree.own, tree.ref, head, made)
         return made
 
