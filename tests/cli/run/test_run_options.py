@@ -14,10 +14,10 @@ from tieline.policy import PRESETS, Policy
 
 PLAIN = {
     "cwd": "dir", "policy": "edits", "on_ask": "deny", "model": "m", "effort": "high", "resume": "id",
-    "system": "be brief", "max_turns": "3", "max_budget_usd": "0.5", "timeout": "12.5",
+    "system": "be brief", "max_turns": "3", "max_budget_usd": "0.5", "timeout": "12.5", "branch": "blue",
 }  # fmt: skip
 LISTS = ("allow", "ask", "deny", "allowed_tools", "disallowed_tools", "arguments", "environment", "attach")
-FLAGS = ("json", "fork", "accept_unenforced", "standalone")
+FLAGS = ("json", "fork", "accept_unenforced", "standalone", "worktree")
 
 
 def option(name: str) -> str:

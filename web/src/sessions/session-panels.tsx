@@ -149,7 +149,7 @@ function Usage({ session }: { session: P.SessionRecord }) {
   const counts = ([['in', tokens.input], ['out', tokens.output], ['read from the cache', tokens.cache_read], ['written to the cache', tokens.cache_write]] as const).filter(([, count]) => count != null)
   return (
     <section class="usage" aria-label="Usage">
-      <h3>Usage</h3>
+      <p><strong>Usage</strong></p>
       <p><strong class="amount">{cost(tokens) || 'Not reported'}</strong> <span class="faint">in {session.turns} {session.turns === 1 ? 'turn' : 'turns'}</span></p>
       {counts.length > 0 && <p class="faint small-text">Tokens: {counts.map(([name, count]) => `${compactNumber(count!)} ${name}`).join(', ')}</p>}
       {window ? <p class="faint small-text">The model’s window: {compactNumber(window)} tokens</p> : null}
