@@ -109,7 +109,8 @@ async def test_a_peer_of_another_version_goes_without(hub: Running) -> None:
     async with dialled(hub) as socket:
         welcome = await welcomed(socket, newer)
         assert welcome["protocol"] == PROTOCOL
-        assert set(welcome["limits"]) == {"diff", "browse", "steer", "deltas", "rules", "telepathy"}
+        lacks = {"diff", "browse", "steer", "deltas", "rules", "changes", "worktrees"}
+        assert set(welcome["limits"]) == lacks | {"telepathy"}
         assert set((await hub.hub.nodes.get("n1")).limits) == set(welcome["limits"])
 
 
