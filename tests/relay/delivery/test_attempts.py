@@ -73,10 +73,12 @@ async def test_a_delivery_that_somebody_else_cancels_is_repeated(relay: Relay) -
         taken.set()
         return delivered()
 
-    close = relay.serve(TARGET, first.take)
+    relay.serve(TARGET, first.take)
     sent = await relay.send(TARGET, "hello", sender=ME, limits=Limits(ttl_s=60))
     await eventually(lambda: first.begun == 1, "nothing came")
-    await close()
+    replaced = relay.dispatcher.queues.match(TARGET)
+    assert replaced is not None
+    await relay.registry.remove(replaced, 0.0)
     relay.serve(TARGET, second)
     async with asyncio.timeout(30):
         await taken.wait()

@@ -255,6 +255,11 @@ function applySnapshot(frame: P.Ready): void {
     prompts.value = byId(snapshot.prompts)
     nodes.value = byId(snapshot.nodes)
     teams.value = byId(snapshot.teams)
+  } else {
+    for (const session of snapshot.sessions) { // the one that was opened, which may be among those still to come
+      confirmSession(session.id)
+      sessions.upsert(session)
+    }
   }
   loaded.value = true
   const open = thread.value

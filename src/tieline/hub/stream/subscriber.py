@@ -77,6 +77,10 @@ class Subscriber:
     def sessions_left(self) -> int:
         return self._remaining.left if self._remaining is not None else 0
 
+    def will_tell(self, kind: str, id: str) -> bool:
+        """Whether a state of it waits here to be sent."""
+        return (kind, id) in self._states
+
     def configure(
         self,
         cursor: int,

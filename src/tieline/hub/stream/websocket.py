@@ -269,17 +269,18 @@ async def start_subscription(hub: "Hub", follower: Subscriber, wanted: Subscribe
     cursor = now if told == "reset" else cursor
     follower.visible = wanted.visible
     known = wanted.snapshot == "known" and follower.knows_snapshot
-    remaining = None
-    if known:
-        snapshot = Snapshot()
-    elif wanted.snapshot == "whole":
+    remaining, snapshot = None, Snapshot()
+    if wanted.snapshot == "whole":
         snapshot = hub.state.snapshot()
-    else:
+    elif not known:
         first = first_sessions(hub.state, wanted.sessions or ())
         snapshot, remaining = hub.state.snapshot(first), RemainingSessions(hub.state, first)
     follower.configure(
         cursor, wanted.sessions, events=wanted.events, deltas=wanted.deltas, remaining=remaining, known=known
     )
+    if known:  # what it follows now may be among those that have not come yet
+        followed = (hub.state.sessions.get(id) for id in wanted.sessions or () if not follower.will_tell("session", id))
+        snapshot = Snapshot(sessions=tuple(one for one in followed if one is not None))
     ready = Ready(
         state=told,
         epoch=hub.fanout.epoch,
