@@ -52,6 +52,8 @@ BOUNDS = """
 - **a message to an idle terminal:** it costs Tieline a few milliseconds; the rest is the harness. A harness's own time
   from Enter to the model is 0.1 to 0.4 s and differs by half from turn to turn, so single runs of these rows lie apart:
   0.6 to 1.3 was measured for Claude Code, 0.8 to 1.0 for Codex, 0.5 to 1.6 for OpenCode (the last beside a test suite).
+- **one of 10,000 sessions changes:** the page looks through all sessions for how many are unread. 14.4 ms was measured
+  before that count was there.
 - **memory right after a history was read:** a part of it is the hub's and bounded: the latest events of all sessions,
   kept for clients that come back (at most 16 MiB). The rest was not traced to anything that is held; a hub that is
   started again does not have it. Pages of the log that are mapped into memory are not counted.
