@@ -5,6 +5,8 @@ import os
 import platform
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,27 @@ def test_a_lock_of_a_killed_process_of_ours_is_removed(own: Repository) -> None:
     left = lock(own, f"tieline {dead_process()} {platform.node()}\n")
     git_writes.write_ref(own, REF, own.commit, own.commit)
     assert not left.exists()
+
+
+def test_of_many_that_find_such_a_lock_one_at_a_time_goes_on(own: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(git_writes, "RETRY_S", 0.001)
+    monkeypatch.setattr(git_writes, "LOCK_S", 60.0)
+    dead, inside, most = dead_process(), 0, 0
+
+    def work() -> None:
+        nonlocal inside, most
+        with git_writes.locked(own.common_dir, REF):
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0)  # lets the others run
+            inside -= 1
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(60):
+            lock(own, f"tieline {dead} {platform.node()}\n")
+            for one in [pool.submit(work) for _ in range(8)]:
+                one.result()
+    assert most == 1
 
 
 SOMEBODY_ELSES = {

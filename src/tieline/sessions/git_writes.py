@@ -4,6 +4,7 @@ Git would run hooks for them. An agent may have laid links there: a file that ta
 it, so no link is followed; and where a folder is a link that leads out of the repository, nothing is written.
 """
 
+import fcntl
 import os
 import platform
 import re
@@ -167,16 +168,30 @@ def _lock(lock: Path) -> int:
         try:
             descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         except FileExistsError:
-            if _left_behind(lock):
-                lock.unlink(missing_ok=True)
-            elif time.monotonic() > until:
+            if _removed_left_behind(lock):
+                continue
+            if time.monotonic() > until:
                 hint = f"When no git runs there, remove {lock}."
                 raise GitFailed(f"another git is at work: {lock} exists", hint=hint) from None
-            else:
-                time.sleep(RETRY_S)
+            time.sleep(RETRY_S)
         else:
             os.write(descriptor, f"tieline {os.getpid()} {platform.node()}\n".encode())
             return descriptor
+
+
+def _removed_left_behind(lock: Path) -> bool:
+    """By one at a time: a second one could remove the lock that the first has made since."""
+    folder = os.open(lock.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _left_behind(lock):
+            lock.unlink(missing_ok=True)
+            return True
+    except BlockingIOError:
+        pass  # it is looked at right now, or somebody holds the folder: tried again as long as we wait
+    finally:
+        os.close(folder)
+    return False
 
 
 def _left_behind(lock: Path) -> bool:
