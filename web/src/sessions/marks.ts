@@ -35,13 +35,18 @@ const send = sendInOrder<readonly [string, P.MarkChange]>({
 })
 onReady(() => void send())
 
-const seenTurns = (session: string): number => Math.max(marks.value.get(session)?.seen_turns ?? 0, unsent.value[session]?.seen_turns ?? 0)
+const seenTurns = (session: string, kept = marks.value, waiting = unsent.value): number => Math.max(kept.get(session)?.seen_turns ?? 0, waiting[session]?.seen_turns ?? 0)
 
 /** How many turns of it nobody has read on any device. */
 export const unread = (session: P.SessionRecord): number => Math.max(0, session.turns - seenTurns(session.id))
 
 /** How many sessions have unread turns. */
-export const unreadSessions = computed(() => [...sessions.value.values()].filter((one) => !one.archived && unread(one) > 0).length)
+export const unreadSessions = computed(() => {
+  const [kept, waiting] = [marks.value, unsent.value] // once: there may be 10,000 sessions
+  let count = 0
+  for (const one of sessions.value.values()) if (!one.archived && one.turns > seenTurns(one.id, kept, waiting)) count++
+  return count
+})
 
 export function markSeen(session: P.SessionRecord): void {
   if (unread(session) > 0) change(session.id, { seen_turns: session.turns })

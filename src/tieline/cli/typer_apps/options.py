@@ -47,7 +47,7 @@ InWorktree = Annotated[
 ]
 Branch = Annotated[
     str,
-    typer.Option(metavar="NAME", help="The worktree's branch; says --worktree, too.", rich_help_panel=AGENT),
+    typer.Option(metavar="NAME", help="The worktree's branch; implies --worktree.", rich_help_panel=AGENT),
 ]
 
 
