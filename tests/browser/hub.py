@@ -42,6 +42,7 @@ class HubProcess:
         self.place = root / "greeter"
         self.place.mkdir(parents=True)
         self.url = ""
+        self.was_killed = False
         self._config = root / "tieline.toml"
         path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
         self.env = {
@@ -125,6 +126,7 @@ class HubProcess:
         process, self._process = self._process, None
         if process is None:
             return
+        self.was_killed = True
         for pid in _family(process.pid):  # agents live in groups of their own
             try:
                 os.kill(pid, signal.SIGKILL)

@@ -247,6 +247,26 @@ def test_a_call_that_a_hook_announced_is_told_once_also_by_another_reader(tmp_pa
     assert first.announce("run_shell_command", same)  # a third one
 
 
+AFTER_AN_ANSWER: dict[str, tuple[Sequence[Any], bool]] = {
+    "nothing": ([], True),
+    "a notice of something else": ([notice("info", "MCP issues detected. Run /mcp list for status.")], True),
+    "a warning": ([notice("warning", "Slow.")], True),
+    "an empty notice": ([notice("info", "")], True),
+    "the same message with its tokens": ([said("m-1", "Yes.")], True),
+    "a hook that lets it go on": ([notice("warning", "Agent execution blocked: mail")], False),
+    "a call": ([said("m-1", "Yes.", toolCalls=[call(1, "success", {"output": "x"})])], False),
+    "another prompt": ([user("u-3", {"text": "next"}, second=5)], False),
+}
+
+
+@pytest.mark.parametrize("name", AFTER_AN_ANSWER)
+def test_a_turn_may_be_over_when_only_notices_follow_its_answer(name: str, tmp_path: Path) -> None:
+    after, over = AFTER_AN_ANSWER[name]
+    events = reader()
+    read(written(tmp_path / "s.jsonl", *BEGUN, said("m-1", "Yes."), *after), events)
+    assert events.may_be_over is over
+
+
 def test_a_hook_that_comes_after_the_record_announces_nothing(tmp_path: Path) -> None:
     path = written(tmp_path / "s.jsonl", *BEGUN, said("m-1", "", toolCalls=[call(1, "success", {"output": "x"})]))
     events = reader()

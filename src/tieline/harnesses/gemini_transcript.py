@@ -223,8 +223,10 @@ class GeminiEvents:
     def _feed_notice(self, words: str, line: TranscriptLine) -> list[tuple[Event, str]]:
         if words == CANCELLED:
             return self.end_turn("interrupted")
-        self._answered = False
-        if not words or words.startswith(CONTINUED):
+        if words.startswith(CONTINUED):
+            self._answered = False
+            return []
+        if not words:
             return []
         return self._with_cursor([Status(_text(line.message, "type"), words)], line)
 
