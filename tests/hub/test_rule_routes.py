@@ -102,6 +102,25 @@ async def test_from_an_ask_to_the_rule_that_answers_the_next(hub: Running) -> No
     assert "echo one" in lines[2]["details"]["says"] and lines[2]["details"]["ask"] == ask
 
 
+async def test_a_rule_for_this_machine_is_kept_by_the_real_names(hub: Running, tmp_path: Path) -> None:
+    """A link in a rule could be laid elsewhere later, and an allow rule does not follow one: it would never hold."""
+    real = tmp_path.resolve() / "real"
+    (real / "src").mkdir(parents=True)
+    link = tmp_path / "link"
+    link.symlink_to(real)
+    rule = {"match": "edit", "pattern": f"{link}/src/", "directory": str(link)}
+    here = await add(hub, **rule, node=hub.hub.dispatcher.local)
+    assert (here["pattern"], here["directory"]) == (f"{real}/src/", str(real))
+    file = await add(hub, match="read", pattern=f"{link}/src/a", node=hub.hub.dispatcher.local)
+    assert file["pattern"] == f"{real}/src/a" and not file.get("directory")
+    command = await add(hub, match="exact", pattern=f"{link}/src/", node=hub.hub.dispatcher.local)
+    assert command["pattern"] == f"{link}/src/", "no path"
+    anywhere = await add(hub, **rule)
+    assert (anywhere["pattern"], anywhere["directory"]) == (rule["pattern"], rule["directory"]), (
+        "whose link would it be?"
+    )
+
+
 async def test_a_preview_says_what_people_decided_otherwise(hub: Running) -> None:
     for command, decision in (("make a", "allow"), ("make b", "deny"), ("ls", "deny"), ("make c; x", "deny")):
         session = await prompt(hub, Run(command))

@@ -38,6 +38,9 @@ ALSO = {
     "relay": ("tests/relay", "tests/channels"),
     "hub": ("tests/hub",),
     "drivers": ("tests/drivers",),
+    "harnesses": ("tests/harnesses",),
+    "schedules": ("tests/schedules",),
+    "client": ("tests/client",),
 }
 """The rest of a room's tests, for what the module's own did not notice."""
 BOUND_S = 150.0
@@ -73,6 +76,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--own", action="store_true", help="only the module's own tests, not all of its room")
+    parser.add_argument("--tests", nargs=argparse.REMAINDER, help="the last option: these instead, as pytest is told")
     parser.add_argument("--json", action="store_true", help="one object per mutant, as they are judged")
     chosen = parser.parse_args(words)
     mutants = sample(modules(chosen.paths), chosen.number, chosen.seed)
@@ -85,7 +89,8 @@ def main(words: Sequence[str] | None = None) -> int:
         def work(mutant: Mutant) -> Judged:
             tree = trees.get()
             try:
-                return judge(tree, mutant, own=chosen.own)
+                tests = [chosen.tests] if chosen.tests else tests_of(mutant.path, own=chosen.own)
+                return judge(tree, mutant, tests)
             finally:
                 trees.put(tree)
 
@@ -191,13 +196,13 @@ def copied(tree: Path) -> Path:
     return tree
 
 
-def judge(tree: Path, mutant: Mutant, *, own: bool = False) -> Judged:
+def judge(tree: Path, mutant: Mutant, tests: Sequence[Sequence[str]]) -> Judged:
     file = tree / mutant.path
     source = file.read_bytes()
     file.write_bytes(source[: mutant.begin] + mutant.after.encode() + source[mutant.end :])
     try:
-        for tests in tests_of(mutant.path, own=own):
-            outcome, by = run(tree, tests)
+        for words in tests:
+            outcome, by = run(tree, words)
             if outcome != "survived":
                 return Judged(mutant, outcome, by)
         return Judged(mutant, "survived", "")
@@ -222,9 +227,9 @@ def tests_of(path: str, *, own: bool = False) -> list[list[str]]:
     return [tests for tests in (found, [] if own and found else list(ALSO[room])) if tests]
 
 
-def run(tree: Path, tests: Sequence[str]) -> tuple[Outcome, str]:
+def run(tree: Path, words: Sequence[str]) -> tuple[Outcome, str]:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "--timeout", "30", "--no-header", "--tb", "no"]
-    command += ["-m", "not slow and not real", *tests]
+    command += ["-m", "not slow and not real", *words]
     env = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(
         command, cwd=tree, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True

@@ -140,6 +140,33 @@ def test_a_deny_rule_needs_not_to_know_everything() -> None:
         assert not speaks(rule, WIDER[case]), case
 
 
+def test_a_deny_rule_speaks_of_its_own_place_only() -> None:
+    """One that spoke of everything would stop every agent."""
+    rule = replace(NPM, decision="deny")
+    for directory, inside in ((HOME, True), (f"{HOME}/web", True), (f"{HOME}x", False), ("/home/me", False)):
+        assert speaks(rule, run("npm test"), replace(HERE, cwd=directory)) is inside, directory
+    denied = AskRule(id="r", match="edit", pattern=f"{HOME}/src/", decision="deny")
+    for path, inside in PATHS.items():
+        hidden = path in (f"{HOME}/src/.env", f"{HOME}/src/.git/hooks/pre-commit")
+        assert speaks(denied, edit(path)) is (inside or hidden), path
+
+
+def test_no_link_leads_around_a_deny_rule(tmp_path: Path) -> None:
+    """By its name or by where it leads, one of them is enough."""
+    tree = Tree(tmp_path.resolve())
+    (tree.home / "link").symlink_to(tree.src)
+    (tree.src / "out").symlink_to(tree.secret)
+    rule = AskRule(id="r", match="edit", pattern=f"{tree.src}/", decision="deny")
+    for path, inside in (("link/a", True), ("src/out/key", True), ("src/.env", True), ("other", False)):
+        assert tree.speaks(rule, edit(path)) is inside, path
+    for place in (f"{tree.home}/link", f"{tree.src}/out"):
+        there = AskOrigin("codex", "n1", place)
+        shell = AskRule(id="r", match="prefix", pattern="npm", directory=str(tree.src), decision="deny")
+        assert matches(shell, run("npm test"), there, RealFiles()), place
+        allowed = matches(replace(shell, decision="allow"), run("npm test"), there, RealFiles())
+        assert allowed is (place == f"{tree.home}/link"), place
+
+
 def test_whose_ask_it_is() -> None:
     ask = run("npm test")
     for directory, inside in ((HOME, True), (f"{HOME}/web/x", True), (f"{HOME}x", False), ("/home/me", False)):
@@ -333,10 +360,12 @@ def test_which_rule_answers() -> None:
         ("prefix", "npm test; x"), ("prefix", "A=b npm"), ("prefix", "bash"), ("prefix", "bash -c"),
         ("prefix", "python -c"), ("prefix", "python3.12"), ("prefix", "python -m"), ("prefix", "node -e"),
         ("prefix", "timeout 5"), ("prefix", "sudo -u me"), ("prefix", "ssh host"), ("prefix", "/usr/bin/time x"),
-        ("prefix", "npx"), ("prefix", "npx -y"),
+        ("prefix", "npx"), ("prefix", "npx -y"), ("prefix", "strace -f"), ("prefix", "chroot /x"), ("prefix", "tcsh"),
+        ("prefix", "pwsh -Command"), ("prefix", "awk"), ("prefix", "/bin/ash -c"), ("prefix", "pypy3 -c"),
         ("prefix", "/usr/bin/env -i"), ("prefix", "sudo"), ("prefix", ""), ("exact", " "),
         ("exact", "x" * 2001), ("exact", "a\0b"), ("edit", "src/"), ("edit", "/home/../etc/"), ("edit", "/"),
-        ("read", "//"), ("host", "https://example.com"), ("host", ".com"), ("host", "*.example.com"),
+        ("read", "//"), ("read", "//etc/"), ("edit", "//etc/passwd"),
+        ("host", "https://example.com"), ("host", ".com"), ("host", "*.example.com"),
         ("host", "Example.com"), ("host", ""), ("tool", "github"), ("tool", "/x"),
     ],
 )  # fmt: skip
@@ -355,5 +384,8 @@ def test_what_can_be_one() -> None:
         rule = AskRule(id="r", match=match, pattern=pattern, directory="/home/me")  # type: ignore[arg-type]
         check_rule(rule)
         assert pattern.strip(".").split("/")[0] in rule_text(rule)
-    with pytest.raises(UsageError):
-        check_rule(replace(NPM, directory="here"))
+    for directory in ("here", "//home/me", "/home/me/../you", "/", "/a\0b", "/" + "x" * 2000):
+        with pytest.raises(UsageError) as refused:
+            check_rule(replace(NPM, directory=directory))
+        assert refused.value.field == "directory", directory
+    check_rule(replace(NPM, directory="/" + "x" * 1999, pattern="x" * 2000))

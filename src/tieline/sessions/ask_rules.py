@@ -30,10 +30,15 @@ MAX_PATTERN = 2000
 
 WRAPPERS = frozenset(
     ("env", "sudo", "doas", "su", "xargs", "nohup", "nice", "time", "timeout", "setsid", "stdbuf", "eval", "exec",
-     "command", "builtin", "source", ".", "ssh", "watch", "parallel", "busybox", "deno", "pipx")
+     "command", "builtin", "source", ".", "ssh", "watch", "parallel", "busybox", "deno", "pipx", "trap", "coproc",
+     "strace", "ltrace", "gdb", "flock", "script", "unshare", "nsenter", "chroot", "runuser", "pkexec", "ionice",
+     "chrt", "taskset", "setpriv", "setarch", "systemd-run", "bwrap", "firejail", "caffeinate", "entr", "expect",
+     "awk", "gawk", "mawk")
 )  # fmt: skip
 """Programs that run whatever their arguments say: a prefix of one would allow everything."""
-_INTERPRETER = re.compile(r"python[\d.]*|(?:ba|da|z|k|fi)?sh|node|perl|ruby|php|npx|bunx|uvx")
+_INTERPRETER = re.compile(
+    r"python[\d.]*|pypy[\d.]*|(?:ba|da|z|k|mk|a|c|tc|fi|pw|rba)?sh|node|nodejs|bun|perl|ruby|php|lua|npx|pnpx|bunx|uvx"
+)
 """Programs that run what their first argument names, or whatever an option says."""
 
 _PATH_FIELDS = frozenset(("file_path", "filePath", "filepath", "path", "notebook_path", "absolute_path"))

@@ -5,19 +5,22 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from ...protocol.phone import PhoneSetup, PhoneStatus, PhoneWay
+from ...protocol.phone import PhoneSetup, PhoneStatus, PhoneWay, PhoneWayName
 from ..http.problems import RequestRefused
 from ..http.request import NO_CONTENT, Request, device_of, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..phone.qr_code import qr_code
 from ..security.auth import actor_name
+from ..security.hub_machine import require_hub_machine
 
 if TYPE_CHECKING:
     from ..hub import Hub
     from ..phone.phone_access import PhoneAccess
 
 TAGS = ["access"]
+OPENS_NOTHING: frozenset[PhoneWayName] = frozenset(("ssh", "configured"))
+"""Ways that are there already: to set one up is to be told about it."""
 
 
 @get("/api/v1/phone", tags=TAGS, spec=RouteSpec(response=PhoneStatus, problems=("Unsupported",)))
@@ -35,18 +38,22 @@ async def ways(request: Request) -> Response:
 @post(
     "/api/v1/phone",
     tags=TAGS,
-    spec=RouteSpec(body=PhoneSetup, response=PhoneStatus, problems=("Conflict", "Unsupported")),
+    spec=RouteSpec(body=PhoneSetup, response=PhoneStatus, problems=("Conflict", "Forbidden", "Unsupported")),
 )
 async def set_up(request: Request) -> Response:
-    """Set up a way, in place of the one before, and check it. The hub keeps it over restarts."""
+    """Set up a way, in place of the one before, and check it. The hub keeps it over restarts. Only its own machine may
+    open one."""
     wanted = await parse_body(request, PhoneSetup)
+    if wanted.way not in OPENS_NOTHING:
+        require_hub_machine(request, "open a way for phones")
     _audit(request, f"set up {wanted.way}")
     return json_response(_with_code(await _phone(request).set_up(wanted)))
 
 
 @delete("/api/v1/phone", tags=TAGS, spec=RouteSpec(status=204, problems=("Unsupported",)))
 async def turn_off(request: Request) -> Response:
-    """Close the way, with the connections that came by it. Paired devices stay paired."""
+    """Close the way, with the connections that came by it. Paired devices stay paired. Any of them may: it takes away
+    only."""
     _audit(request, "turned off")
     await _phone(request).turn_off()
     return NO_CONTENT

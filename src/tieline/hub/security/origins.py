@@ -23,6 +23,8 @@ class Origins:
     def __init__(self, config: HubConfig) -> None:
         public = urlsplit(config.public_url)
         self.public = f"{public.scheme}://{public.netloc}".lower() if public.netloc else ""
+        self.proxied = bool(public.netloc or config.hosts)
+        """Whether a proxy may be in front of the hub: then loopback's address says nothing about where a caller is."""
         names = {*LOOPBACK, *map(host_name, config.hosts)}
         if public.netloc:
             names.add(host_name(public.netloc))
