@@ -208,6 +208,26 @@ async def test_grandchild_in_its_own_session(tmp_path: Path, monkeypatch: pytest
     await eventually(lambda: gone(grandchild), "the grandchild lives on")
 
 
+@pytest.mark.skipif(not spawn.REAPERS, reason="its reaper has the list")
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_all_processes_are_looked_at_only_where_something_was_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    """A machine has hundreds, and a hub ends dozens of gits for one merge."""
+    left = "os.spawnlp(os.P_NOWAIT, 'sleep', 'sleep', '60')" if leaves else ""
+    looks: list[int] = []
+    real = process_table.all_processes
+
+    def all_processes() -> list[int]:
+        looks.append(1)
+        return real()
+
+    monkeypatch.setattr(process_table, "all_processes", all_processes)
+    async with start(f"import os; {left}", cwd=tmp_path) as process:
+        assert await process.wait(30)
+    assert bool(looks) == leaves
+
+
 async def test_kill_ends_the_stream(tmp_path: Path) -> None:
     async with ended(start("import time; print('ready', flush=True); time.sleep(300)", cwd=tmp_path)) as process:
         seen: list[bytes] = []

@@ -37,6 +37,11 @@ class Reaped:
         found = process_table.process_info(self.reaper)
         return (self.reaper,) if found and found.start == self._start else ()
 
+    @property
+    def alone(self) -> bool:
+        """Whether it is over and has left nothing: whatever it started would be below its reaper, as it still is."""
+        return self.held and self.poll() is not None and process_table.only_child(self.reaper, self.pid)
+
     def poll(self) -> int | None:
         """Its status if it is over; it stays a zombie."""
         while self.returncode is None and self._control.fileno() >= 0:
@@ -75,6 +80,7 @@ class Spawned:
     """One that we started ourselves, where a system has no reapers."""
 
     held = False
+    alone = False
     reapers: tuple[int, ...] = ()
 
     def __init__(self, popen: "subprocess.Popen[bytes]") -> None:

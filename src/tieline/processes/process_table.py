@@ -67,9 +67,26 @@ def all_processes() -> list[int]:
 def children() -> list[int]:
     """Our own, with those that are over and not yet reaped."""
     me = os.getpid()
-    with suppress(OSError), open(f"/proc/self/task/{me}/children", "rb") as file:  # noqa: PTH123
-        return [int(pid) for pid in file.read().split()]
-    return [pid for pid in all_processes() if (found := process_info(pid)) and found.parent == me]
+    found = _children(me)
+    if found is not None:
+        return found
+    return [pid for pid in all_processes() if (info := process_info(pid)) and info.parent == me]
+
+
+def _children(pid: int) -> list[int] | None:
+    """Of a process with one thread. None: this kernel does not list them, or there is no such process."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:  # noqa: PTH123
+            return [int(child) for child in file.read().split()]
+    except OSError:
+        return None
+
+
+def only_child(root: int, pid: int) -> bool:
+    """Whether it is the only one below that reaper, if it is over and not yet reaped. False also where that cannot be
+    told. A few microseconds, where all processes of the machine would take milliseconds to look at."""
+    # Twice: the kernel may leave one out while another is being reaped.
+    return _children(root) == [pid] and _children(root) == [pid]
 
 
 def descendants(*roots: int) -> list[int]:

@@ -166,6 +166,8 @@ def _watch(agent: int, control: "_socket.socket", wake: int, watched: list[int])
 def _end(agent: int) -> None:
     """Everything below us."""
     me = os.getpid()
+    if os.waitid(os.P_PID, agent, os.WEXITED | os.WNOWAIT | os.WNOHANG) and process_table.only_child(me, agent):
+        return
     if not process_table.end_below(me, signal.SIGTERM):
         return
     deadline = time.monotonic() + GRACE_S

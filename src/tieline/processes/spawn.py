@@ -51,12 +51,14 @@ class SpawnedProcess:
 
     def signal(self, number: int) -> bool:
         """Signal the whole group and every descendant. Whether there was anyone."""
-        return process_table.kill([self.pid], {self.mark}, number, self.child.reapers)
+        return not self.child.alone and process_table.kill([self.pid], {self.mark}, number, self.child.reapers)
 
     def kill_stragglers(self, within: float) -> None:
         """Kill descendants until none is to be seen: some fork while they are being killed."""
         deadline = time.monotonic() + within
-        while process_table.kill([], {self.mark}, signal.SIGKILL, self.child.reapers) and time.monotonic() < deadline:
+        while not self.child.alone and time.monotonic() < deadline:
+            if not process_table.kill([], {self.mark}, signal.SIGKILL, self.child.reapers):
+                return
             time.sleep(0.002)
 
     def forget(self) -> None:
