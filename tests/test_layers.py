@@ -44,6 +44,7 @@ LAYERS: list[set[str]] = [
         "drivers.observed_features",
         "drivers.unified_diff",
         "drivers.current_file",
+        "drivers.claude_edits",
         "drivers.run_as",
         "drivers.denial_reasons",
         "channels.base",

@@ -13,6 +13,7 @@ from tests.asks.words import SPOKEN, spoken
 
 from tieline.script import Get, Inquire, Propose, Run, Write
 from tieline.testing.rig import Rig
+from tieline.testing.rigs.claude_agent_acp import ClaudeAgentAcpRig
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
 from tieline.testing.rigs.copilot import CopilotRig
@@ -56,5 +57,8 @@ CASTS = (
     Cast(agent="shell", rig=lambda home: still(ShellRig(home)), rows=lambda place: ()),
 )
 
-MORE_CASTS = (Cast(agent="pi", rig=lambda home: PiRig(home, MORE / "pi", MORE), rows=pi.rows),)
+MORE_CASTS = (
+    Cast(agent="pi", rig=lambda home: PiRig(home, MORE / "pi", MORE), rows=pi.rows),
+    Cast(agent="claude-agent-acp", rig=lambda home: ClaudeAgentAcpRig(home, MORE), rows=claude_code.rows),
+)
 """Played by `make test-agents`."""

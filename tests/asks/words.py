@@ -34,6 +34,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "shell": (),  # a command line is told what to do and asks nothing
 }  # fmt: skip
 """Every kind of ask that an agent can make."""
+KINDS["claude-agent-acp"] = KINDS["claude-code"]
 
 TOOLS: dict[str, dict[str, str]] = {
     "claude-code": {
@@ -78,6 +79,8 @@ TOOLS: dict[str, dict[str, str]] = {
     "pi": {"edit": "edit", "write": "write", "bash": "command", "read": ""},
 }  # fmt: skip
 """Every tool that each agent offers its model, with the row that shows its ask; empty: it was seen to ask nothing."""
+_SEARCH_FOR_TOOLS = ("Task", "ToolSearch", "DeferredToolPlaceholder")
+TOOLS["claude-agent-acp"] = {name: kind for name, kind in TOOLS["claude-code"].items() if name not in _SEARCH_FOR_TOOLS}
 
 
 def spoken(between: str = " ", *, bidi: bool = True) -> str:

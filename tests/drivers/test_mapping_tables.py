@@ -27,6 +27,7 @@ def cells(page: str, first: str) -> list[str]:
         ("opencode-acp", "acp.md", "`gemini`, `opencode-acp`"),
         ("qwen", "qwen.md", "every line"),
         ("copilot", "copilot.md", "every line"),
+        ("claude-agent-acp", "claude-agent-acp.md", "every line"),
         ("pi", "pi.md", "every line"),
     ],
 )

@@ -50,6 +50,7 @@ class Traits(Struct, frozen=True, kw_only=True):
     error_texts: tuple[str, ...] = ()  # patterns: a turn that has this text alone has failed, whatever the agent says
     title_is_action: bool = False  # an ask's title says all of what it is about
     usage_path: tuple[str, ...] = ("usage",)  # where the prompt's result has the tokens
+    subagents_uncounted: bool = False  # what its subagents spend is not among them
     chunk_usage_path: tuple[str, ...] = ()  # where a chunk of the answer has those of one model call
     output_path: tuple[str, ...] = ()  # where an update has output of the running call, beside its content
     output_whole: bool = False  # what is there is all of it so far, not what is new
@@ -108,6 +109,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     late_replay: bool = False  # history may still come after the answer to session/load
     record_glob: str = ""  # under HOME: the record of a session that loading it within the same minute would write over
     plan_tools: tuple[str, ...] = ()  # tools whose input is the list of steps
+    claude_edits: bool = False  # its editing tools are those of Claude Code
     sends_writes: bool = False  # it sends us what it writes, declared or not, and writes it itself
 
 
@@ -324,18 +326,30 @@ PRESETS: dict[str, Preset] = {
         features=_features(
             resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True, questions=True
         ),
+        tested="0.99.1",
+        floor="0.99.1",
         mode="default",
         # On its own it lets read-only commands and some hosts pass. Rules that ask come before all that allow.
         asks=("file_write", "shell", "network"),
         session_meta=_CLAUDE_SESSION,
         lifting_commands=("config", "update-config", "fewer-permission-prompts", "auto-mode-setup", "remote-control"),
+        tool_kinds={
+            "Monitor": "execute",
+            "PowerShell": "execute",
+            "NotebookEdit": "edit",
+            "WebSearch": "fetch",
+            "Task": "task",
+            "Agent": "task",
+        },
+        claude_edits=True,
         traits=Traits(
             denial="told",
-            usage="unknown",
+            usage="turn",
             mcp="session",
             steering="request",
             progress="description",
             name_path=("_meta", "claudeCode", "toolName"),
+            subagents_uncounted=True,
         ),
     ),
     "codex-acp": Preset(

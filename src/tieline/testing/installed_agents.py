@@ -18,6 +18,7 @@ from ..script import Reply
 from .agent_checks import CountsTokens
 from .model_rig import ModelRig
 from .rig import Rig
+from .rigs.claude_agent_acp import ClaudeAgentAcpRig
 from .rigs.claude_code import ClaudeCodeRig
 from .rigs.codex import codex_rig
 from .rigs.copilot import CopilotRig
@@ -39,6 +40,7 @@ RECIPES: dict[str, Recipe] = {
     "qwen": lambda home, program: QwenRig(home, program.parent),
     "copilot": lambda home, program: CopilotRig(home, program.parent),
     "pi": lambda home, program: PiRig(home, program),
+    "claude-agent-acp": lambda home, program: ClaudeAgentAcpRig(home, program.parent),
 }
 """By the agent's type."""
 

@@ -16,6 +16,7 @@ from ...events import (
     Plan,
     PlanStep,
     Status,
+    Task,
     Text,
     TextDelta,
     Thinking,
@@ -85,6 +86,7 @@ class AcpNormaliser:
         self._last_text = ""
         self._denied = ""  # the call that was denied last
         self._answered = True  # there is something of the model since then
+        self._delegated = False  # a subagent was at work
         self._chunk_tokens: dict[str, int] = {}
         self._cost_before = self._cost or 0.0
 
@@ -158,6 +160,8 @@ class AcpNormaliser:
         """How much of the turn's spending they are."""
         if tokens is None:
             return "unknown"
+        if self._traits.subagents_uncounted and self._delegated:
+            return "partial"
         return "complete" if self._traits.usage in ("turn", "session", "process") else "partial"
 
     # --- one method per kind of update -----------------------------------------------------------------
@@ -282,7 +286,9 @@ class AcpNormaliser:
         tool.announced = True
         self.has_output = True
         self._answered = self._answered or self._traits.denial == "told"
-        self._emit(ToolUse(tool.id, tool.name, self.action(tool), tool.arguments))
+        action = self.action(tool)
+        self._delegated = self._delegated or isinstance(action, Task)
+        self._emit(ToolUse(tool.id, tool.name, action, tool.arguments))
 
     def _finish(self, tool: AcpToolCall, status: str) -> None:
         output = tool.result_text

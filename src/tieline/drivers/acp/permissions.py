@@ -9,7 +9,8 @@ import msgspec
 
 from ...events import Answer, AnyAction, Ask, Choice, Edit, Question, Remember, needs
 from ..acp_presets import Preset, Traits
-from ..current_file import note_links
+from ..claude_edits import preview_edit as preview_claude_edit
+from ..current_file import EditPreview, note_links
 from .edit_diffs import preview_edit
 from .tools import AcpToolCall, at_path
 
@@ -113,9 +114,8 @@ async def permission_ask(
         given, notes, withheld = _describe_call(tool), "", _withheld(preset, tool)
         if not (preset.traits.title_is_action or tool.text or tool.described or tool.diffs):
             given, notes = {**given, "request": request["toolCall"]}, TELLS_NOTHING
-    if isinstance(action, Edit) and tool.diffs:
+    if isinstance(action, Edit) and (drawn := await _drawn_edit(tool, action, preset, cwd)):
         given = {name: value for name, value in given.items() if name != "diff"}  # the same in other words
-        drawn = await preview_edit(action, tool.diffs, cwd)
         action, notes = drawn.edit, " ".join(filter(None, (notes, drawn.note)))
         withheld = withheld or drawn.withheld
     kinds = {option.get("kind") for option in options}
@@ -142,6 +142,12 @@ async def permission_ask(
         wider=only_lasting,
     )
     return await note_links(ask, cwd)
+
+
+async def _drawn_edit(tool: AcpToolCall, edit: Edit, preset: Preset, cwd: str) -> EditPreview | None:
+    """The change in its file; None: what it changes is not told."""
+    drawn = await preview_claude_edit(tool.name, tool.arguments, cwd) if preset.claude_edits else None
+    return drawn or (await preview_edit(edit, tool.diffs, cwd) if tool.diffs else None)
 
 
 def _describe_call(tool: AcpToolCall) -> Fields:

@@ -138,7 +138,7 @@ class AcpToolCall:
         """What it does, for a kind of tool."""
         match kind:
             case "edit" | "delete" | "move":
-                path = self.argument("filePath", "file_path", "path")
+                path = self.argument("filePath", "file_path", "path", "notebook_path")
                 return Edit(self.paths or ((path,) if path else ()), self.diff(cwd))
             case "execute":
                 command = self.argument("command", "cmd") or self.described or self.title

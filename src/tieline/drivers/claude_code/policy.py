@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from ...events import Answer, Ask, Choice, Edit, Fetch, Question, Remember, needs
 from ...policy import CAPABILITIES, Capability, Enforcement, Policy, Receipt
+from ..claude_edits import preview_edit
 from ..current_file import note_links
-from .edit_diffs import preview_edit
 from .tools import EXIT_PLAN, GOVERNED, INTERACTIVE_TOOLS, QUESTION, tool_action
 
 if TYPE_CHECKING:

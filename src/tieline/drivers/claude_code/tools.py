@@ -5,8 +5,8 @@ from typing import Any, Literal, cast
 
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, PlanStep, Read, Search, Task
 from ...policy import Capability
+from ..claude_edits import edit_without_file
 from ..unified_diff import file_header, unified_diff
-from .edit_diffs import edit_without_file
 
 GOVERNED: dict[Capability, tuple[str, ...]] = {
     "file_write": ("Write", "Edit", "NotebookEdit"),

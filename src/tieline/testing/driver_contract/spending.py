@@ -88,9 +88,12 @@ class _Account:
             elif isinstance(event, Done):
                 ended = event
         assert ended is not None and ended.status in ("interrupted", "error"), (what, ended)
-        served = self._served()
-        assert _whole(ended.tokens)[0] == served[0], what
-        assert _whole(ended.tokens)[1] <= served[1], what
+        told, served = _whole(ended.tokens), self._served()
+        if "usage_of_broken_call" in self._rig.limits:  # it keeps what such a call told it to itself
+            assert told[0] <= served[0], what
+        else:
+            assert told[0] == served[0], what
+        assert told[1] <= served[1], what
         assert ended.usage != "complete", what
 
 

@@ -1,6 +1,6 @@
 """Claude Code over the scripted model: the real program, a temporary HOME, and Anthropic's wire format on loopback."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +53,15 @@ class ClaudeCodeRig(ModelRig):
         path.write_bytes(msgspec.json.encode({**SETTINGS, **settings}))
 
     def play(self, *replies: Reply) -> None:
-        for reply in replies:
-            if any(isinstance(step, Propose) for step in reply):
-                self.model.play([Call("EnterPlanMode")])  # outside plan mode there is no plan to approve
-            self.model.play(reply)
+        super().play(*in_plan_mode(replies))
+
+
+def in_plan_mode(replies: Iterable[Reply]) -> Iterator[Reply]:
+    """Outside plan mode there is no plan to approve."""
+    for reply in replies:
+        if any(isinstance(step, Propose) for step in reply):
+            yield [Call("EnterPlanMode")]
+        yield reply
 
 
 def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:

@@ -1,4 +1,7 @@
-"""What Claude Code's editing tools do to a file: as the call alone tells it, and against the file as it is now."""
+"""What Claude Code's editing tools do to a file: as the call alone tells it, and against the file as it is now.
+
+For its own driver and for the agents that bring it over ACP.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -6,9 +9,9 @@ from typing import Any, cast
 
 import msgspec
 
-from ...events import Edit
-from ..current_file import NOT_FOUND_HEADING, READ_TIMEOUT_S, EditPreview, Unreadable, read_text
-from ..unified_diff import replacement_diff, unchanged_hunk, unified_diff
+from ..events import Edit
+from .current_file import NOT_FOUND_HEADING, READ_TIMEOUT_S, EditPreview, Unreadable, read_text
+from .unified_diff import replacement_diff, unchanged_hunk, unified_diff
 
 EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
 Arguments = Mapping[str, Any]

@@ -1,0 +1,115 @@
+"""Claude Code over ACP (claude-agent-acp) against the contract, all policies and the matrix of asks."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.asks.agents import MORE, MORE_CASTS
+from tests.asks.test_matrix import play_on_every_surface
+from tests.asks.test_tools import offered_tools
+from tests.asks.words import TOOLS
+from tests.drivers.acp_contract import OnAgentsOfTheirOwn, OnSharedAgents, agents, shared_rig
+
+from tieline.errors import UsageError
+from tieline.events import Ask, Init, ToolResult
+from tieline.policy import Policy
+from tieline.script import Call, Run, Say
+from tieline.testing.driver_contract.ends import EndContract
+from tieline.testing.rigs.claude_agent_acp import ClaudeAgentAcpRig
+from tieline.testing.stream_checks import collect, done, of, the
+
+pytestmark = pytest.mark.real
+__all__ = ["agents", "shared_rig"]
+(CAST,) = [cast for cast in MORE_CASTS if cast.agent == "claude-agent-acp"]
+
+
+@pytest.mark.asyncio(loop_scope="class")
+class TestClaudeAgentAcp(OnSharedAgents):
+    RIG = ClaudeAgentAcpRig
+    BINARIES = MORE
+    test_interrupt_running_tool = None  # type: ignore[assignment] # its process is looked for in the directory
+
+    async def test_rules_of_a_repository_do_not_widen_the_policy(self, rig: ClaudeAgentAcpRig, place: Path) -> None:
+        """Nor what Claude Code would let pass by itself: commands that only read."""
+        (place / ".claude").mkdir()
+        allow = {"permissions": {"allow": ["Bash"], "defaultMode": "acceptEdits"}}
+        (place / ".claude/settings.json").write_bytes(msgspec.json.encode(allow))
+        rig.play([Run("ls")], [Say("Refused.")])
+        asked: list[Ask] = []
+
+        def decide(ask: Ask) -> bool:
+            asked.append(ask)
+            return True
+
+        async with self.session(rig, place, policy=Policy(), on_ask=decide) as session:
+            await collect(session.turn("look"))
+        assert [ask.capability for ask in asked] == ["shell"]
+        rig.play([Run("ls")], [Say("Refused.")])
+        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+            seen = await collect(session.turn("look"))
+        assert [result.status for result in of(seen, ToolResult)] == ["denied"]
+        assert (done(seen).status, done(seen).text.strip()) == ("success", "Refused."), "its model is told, and goes on"
+
+    async def test_hooks_of_a_repository_do_not_widen_the_policy(self, rig: ClaudeAgentAcpRig, place: Path) -> None:
+        """Claude Code runs them. Their `allow` does not come before rules that ask."""
+        (place / ".claude").mkdir()
+        answer = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}
+        allows = {"type": "command", "command": f"touch hook-ran; echo '{msgspec.json.encode(answer).decode()}'"}
+        hooks = {"hooks": {"PreToolUse": [{"matcher": "*", "hooks": [allows]}]}}
+        (place / ".claude/settings.json").write_bytes(msgspec.json.encode(hooks))
+        rig.play([Run("touch denied.txt")], [Say("Refused.")])
+        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+            seen = await collect(session.turn("touch it"))
+        assert (place / "hook-ran").exists(), "else nothing is shown here"
+        assert [result.status for result in of(seen, ToolResult)] == ["denied"]
+        assert not (place / "denied.txt").exists()
+
+    async def test_a_subagent_is_held_to_the_policy(self, rig: ClaudeAgentAcpRig, place: Path) -> None:
+        delegate = {
+            "description": "Touch it",
+            "prompt": "Touch it",
+            "subagent_type": "general-purpose",
+            "run_in_background": False,
+        }
+        rig.play([Call("Agent", delegate)], [Run("touch denied.txt")], [Say("Refused.")], [Say("Done.")])
+        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+            seen = await collect(session.turn("delegate"))
+        assert any(result.status == "denied" for result in of(seen, ToolResult))
+        assert not (place / "denied.txt").exists()
+        assert done(seen).usage == "partial", "what a subagent spends is not told"
+
+    async def test_a_watched_command_is_a_command(self, rig: ClaudeAgentAcpRig, place: Path) -> None:
+        rig.play([Call("Monitor", {"command": "touch watched.txt", "description": "x"})], [Say("Refused.")])
+        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+            seen = await collect(session.turn("watch"))
+        assert (the(seen, ToolResult).status, of(seen, Ask)) == ("denied", [])
+        assert not (place / "watched.txt").exists()
+
+    async def test_a_command_of_its_own_does_not_lift_the_policy(self, rig: ClaudeAgentAcpRig, place: Path) -> None:
+        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+            with pytest.raises(UsageError, match="/config"):
+                await collect(session.turn("/config"))
+
+    async def test_init(self, rig: ClaudeAgentAcpRig, place: Path) -> None:
+        rig.play([Say("Done.")])
+        async with self.session(rig, place) as session:
+            init = the(await collect(session.turn("hello")), Init)
+        assert init.version == rig.driver.tested
+
+
+class TestClaudeAgentAcpAlone(OnAgentsOfTheirOwn):
+    RIG = ClaudeAgentAcpRig
+    BINARIES = MORE
+    test_interrupt_running_tool = EndContract.test_interrupt_running_tool
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_every_ask_is_whole_on_every_surface(tmp_path: Path) -> None:
+    wrong = await play_on_every_surface(CAST, tmp_path)
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.slow
+async def test_every_tool_is_known(tmp_path: Path) -> None:
+    assert await offered_tools(CAST, tmp_path) == set(TOOLS["claude-agent-acp"])
