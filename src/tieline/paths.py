@@ -65,6 +65,16 @@ def agents_file(env: Mapping[str, str]) -> Path:
     return state(env) / "agents.json"
 
 
+def models_file(env: Mapping[str, str]) -> Path:
+    """The models that agents listed; mode 0600."""
+    return state(env) / "models.json"
+
+
+def no_project(env: Mapping[str, str]) -> Path:
+    """An empty directory, for an agent that is asked something which is about no project."""
+    return state(env) / "no-project"
+
+
 def snapshots(env: Mapping[str, str]) -> Path:
     """Snapshots of working directories at the start of sessions, a store for each directory."""
     return state(env) / "snapshots"

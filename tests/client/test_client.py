@@ -502,6 +502,7 @@ async def test_every_route_has_its_method(hub: Running, client: Client) -> None:
         lambda c: c.remove_node("x"),
         lambda c: c.browse("x"),
         lambda c: c.refresh("x"),
+        lambda c: c.list_models("x", "x"),
         lambda c: c.agents(),
         lambda c: c.me(),
         lambda c: c.login(Claim(secret="s")),

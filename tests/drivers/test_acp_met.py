@@ -19,9 +19,9 @@ from tieline.cli.commands.agents_table import print_table
 from tieline.config import Config
 from tieline.drivers import registry
 from tieline.drivers.acp_presets import PRESETS
+from tieline.drivers.agent_records import MAX_AGENTS
 from tieline.drivers.base import Features
 from tieline.drivers.observed_features import (
-    MAX_AGENTS,
     MAX_FILE,
     MAX_VERSION,
     Observation,

@@ -295,10 +295,24 @@ async def test_its_models_and_an_effort(rig: ClaudeCodeRig, place: Path) -> None
     rig.play([Say("Here.")])
     async with talk(rig, place, effort="low") as session:
         offered = rig.driver.offered_models
-        assert "default" in offered and len(offered) > 1
+        assert "default" in offered.names and len(offered.names) > 1
         await collect(session.turn("hello"))
     (request,) = rig.model.requests
     assert request["output_config"]["effort"] == "low"
+
+
+async def test_it_lists_its_models_without_a_session(rig: ClaudeCodeRig, place: Path) -> None:
+    """Asked without a conversation: none of the user's hooks run for it, and no model hears of it."""
+    ran = place / "hook-ran"
+    rig.settings(hooks={"SessionStart": [{"hooks": [{"type": "command", "command": f"touch {ran}"}]}]})
+    listed = await rig.driver.list_models(str(place), rig.options["env"])
+    assert {"default", "opus", "sonnet"} <= set(listed.names) and not listed.certain
+    assert "high" in listed.efforts["opus"]
+    assert not ran.exists() and not rig.model.requests
+    rig.play([Say("Here.")])
+    async with talk(rig, place) as session:
+        await collect(session.turn("hello"))
+    assert ran.exists(), "in a session they do"
 
 
 async def test_probe(rig: ClaudeCodeRig) -> None:

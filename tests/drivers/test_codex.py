@@ -410,3 +410,11 @@ async def test_greeted_ahead_for_something_else(rig: CodexRig, place: Path) -> N
         assert early.pid not in spawn.live().values(), "it has a thread with another policy"
         assert done(await collect(session.turn("go"))).text == "there"
     assert not spawn.live()
+
+
+async def test_it_lists_its_models_without_a_session(rig: CodexRig, place: Path) -> None:
+    listed = await rig.driver.list_models(str(place), rig.env)
+    assert "gpt-5.5" in listed.names and not listed.certain, "it takes what its provider takes"
+    assert set(listed.efforts) == set(listed.names)
+    assert {"low", "high"} <= set(listed.efforts["gpt-5.5"]) <= set(rig.driver.features.effort)
+    assert not rig.model.requests

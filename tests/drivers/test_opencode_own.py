@@ -12,7 +12,7 @@ from tests.drivers.opencode_sessions import PROGRAM, kept_open, one_turn, open_
 
 from tieline.api import open_session
 from tieline.drivers.base import Attachment, Prompt
-from tieline.drivers.opencode.driver import create
+from tieline.drivers.opencode.driver import OpenCode, create
 from tieline.errors import Unsupported, UsageError
 from tieline.events import Answer, Ask, Command, Diff, Edit, OtherAction, ToolResult, ToolUse
 from tieline.policy import Policy
@@ -241,6 +241,23 @@ async def test_a_subagent_taken_up_again_under_a_stricter_policy(rig: BorrowedRi
 
 
 # --- options -----------------------------------------------------------------------------------------------
+
+
+async def test_a_model_that_it_does_not_have_is_refused_with_the_nearest(rig: BorrowedRig, place: Path) -> None:
+    assert isinstance(rig.driver, OpenCode)
+    listed = await rig.driver.list_models(str(place), rig.options["env"])
+    assert rig.options["model"] in listed.names and listed.certain
+    assert listed.efforts["scripted/scripted"] == ("low", "medium", "high")
+    with pytest.raises(UsageError, match="has no model 'scripted/gpt-scriptd'") as refused:
+        async with open_(rig, place, model="scripted/gpt-scriptd"):
+            pass
+    assert "scripted/gpt-scripted" in refused.value.hint and refused.value.field == "model"
+    own = {"provider": {"scripted": {"models": {"of-the-project": {"name": "Of the project"}}}}}
+    project = place / "project"
+    project.mkdir()
+    (project / "opencode.json").write_bytes(msgspec.json.encode(own))
+    async with open_(rig, project, model="scripted/of-the-project"):
+        pass  # the project's own configuration counts
 
 
 async def test_effort(rig: BorrowedRig, place: Path) -> None:

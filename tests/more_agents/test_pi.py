@@ -42,6 +42,12 @@ class TestPi(DriverContract, PolicyContract):
         async with PiRig(tmp_path / "home", MORE / "pi", MORE) as rig:
             yield rig
 
+    async def test_it_lists_its_models_without_a_session(self, rig: PiRig, place: Path) -> None:
+        listed = await rig.driver.list_models(str(place), rig.options["env"])
+        assert listed.names == ("scripted/scripted",) and not rig.model.requests
+        sessions = Path(rig.options["env"]["HOME"], ".pi/agent/sessions")
+        assert not sessions.exists() or not [*sessions.rglob("*.jsonl")], "it leaves no conversation behind"
+
     def extend(self, rig: PiRig) -> None:
         folder = Path(rig.options["env"]["HOME"], ".pi/agent/extensions")
         folder.mkdir(parents=True)

@@ -12,6 +12,7 @@ from tests.sessions.test_manager import ENV
 from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.drivers.base import AskFn, Driver, Spec
+from tieline.drivers.model_list import ModelList
 from tieline.drivers.scripted import Scripted, ScriptedConversation
 from tieline.errors import AgentStartFailed
 from tieline.node.agent_inventory import AgentInventory
@@ -36,7 +37,7 @@ class Fragile(Scripted):
     """An agent that can be resumed, and that dies when the test says so."""
 
     features = replace(Scripted.features, resume=True)
-    offered_models: tuple[str, ...] = ()
+    offered_models = ModelList()
 
     def __init__(self) -> None:
         super().__init__([[Say("hello")]])
@@ -162,7 +163,7 @@ async def test_the_models_that_an_agent_offers_are_known_once_it_ran(tmp_path: P
         assert [view.models for view in await agents.refresh() if view.name == name] == [()]
         told: list[tuple[str, ...]] = []
         agents.changed.append(lambda: told.extend(view.models for view in agents.views if view.name == name))
-        driver.offered_models = ("small", "large")
+        driver.offered_models = ModelList(names=("small", "large"))
         driver.opened[0].dead = True
         await turn(router, session)  # it is opened again
         await turn(router, session)

@@ -82,3 +82,49 @@ it('offers the efforts and models that the agent has, and none where it has none
   expect(hub.requests.at(-1)!.body).toMatchObject({ agent: 'codex', effort: 'low' })
   expect(JSON.parse(hub.storage.get('tieline.last')!)).toMatchObject({ efforts: { codex: 'low', old: 'gone' } })
 })
+
+it('asks an agent for its models when its list is missing or old, says how old it is, and keeps to the efforts of the model', async () => {
+  hub.storage.set('tieline.last', JSON.stringify({ node: 'n', agent: 'codex', policy: 'ask' }))
+  const { ready } = await load()
+  const { NewSession } = await import('../src/sessions/new-session')
+  const common = { found: true, ready: true, features: ['model', 'effort'], efforts: ['low', 'high', 'max'] }
+  const agents = [
+    { ...common, name: 'codex', lists_models: true },
+    { ...common, name: 'pi', lists_models: true, models: ['big', 'small'], models_stale: true, models_seen_at: Date.now() / 1000 - 3 * 86400 },
+    { ...common, name: 'opencode', lists_models: true, models: ['big', 'small'], model_efforts: { small: ['low'], big: [] }, models_seen_at: Date.now() / 1000 },
+    { ...common, name: 'claude-code', models: [] },
+  ]
+  hub.reply = () => [200, {}]
+  ready({ nodes: [{ id: 'n', name: 'here', online: true, agents, default_agent: 'codex', home: '/home/me' } as unknown as P.NodeView] })
+  Object.assign(HTMLDialogElement.prototype, { showModal() {}, close() {} }) // jsdom has none
+  const box = document.body.appendChild(document.createElement('div'))
+  render(h(NewSession, {}), box)
+  const painted = () => new Promise((done) => setTimeout(done, 50))
+  const asked = () => hub.requests.filter((one) => one.path.endsWith('/models')).map((one) => one.path.split('/').at(-2))
+  const efforts = () => [...([...box.querySelectorAll('label')].find((one) => one.textContent!.startsWith('Effort'))?.querySelectorAll('option') ?? [])].map((one) => one.value)
+  const choose = async (at: number) => {
+    box.querySelectorAll<HTMLInputElement>('input[name=agent]')[at]!.click()
+    await painted()
+  }
+  const type = async (model: string) => {
+    const field = box.querySelector<HTMLInputElement>('input[list=known-models]')!
+    field.value = model
+    field.dispatchEvent(new Event('input', { bubbles: true }))
+    await painted()
+  }
+  for (const at of [0, 1, 2, 3]) await choose(at)
+  expect(asked(), 'not the one that told it lately, nor the one that tells it in a session only').toEqual(['codex', 'pi'])
+  await choose(1)
+  expect(box.textContent).toContain('The list is from 3 d ago')
+  await choose(2)
+  expect(box.textContent).not.toContain('The list is from')
+  expect(efforts()).toEqual(['', 'low', 'high', 'max'])
+  await type('small')
+  expect(efforts()).toEqual(['', 'low'])
+  await type('big')
+  expect(efforts(), 'it takes none').toEqual([])
+  expect(box.textContent).not.toContain('Not among the models')
+  await type('bigger')
+  expect(box.textContent).toContain('Not among the models that OpenCode lists')
+  expect(efforts()).toEqual(['', 'low', 'high', 'max'])
+})

@@ -31,6 +31,11 @@ AskFn = Callable[[Ask, Emit], Awaitable[Answer]]
 """Decides an ask. What people are asked, and what they answer, is emitted into the turn's stream in its place."""
 
 
+async def deny_all(ask: Ask, emit: Emit) -> Answer:
+    """For an agent that is opened without anybody to talk with it."""
+    return Answer(ask.id, "deny", by="tieline", reason="nobody is here to decide")
+
+
 class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An MCP server for the agent: a command (stdio) or a URL (streamable HTTP)."""
 

@@ -5,24 +5,19 @@ against what it says when it starts. So a file that cannot be read is as if ther
 written costs nothing but its news.
 """
 
-import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Struct
 
-from ..safe_file_read import read_regular
-from ..safe_file_write import replace_private_file
+from .agent_records import AgentRecords
 from .base import Driver
-from .model_names import OffersModels
+from .model_list import ModelList, OffersModels
 from .run_as import RunAsDriver
 
 MAX_FILE = 64 * 1024
-MAX_AGENTS = 100
 MAX_VERSION = 100
 REWRITE_S = 24 * 3600.0
 """The same again is written down after so long; not for every session."""
@@ -53,73 +48,28 @@ class Observation(Struct, frozen=True, kw_only=True):
     program: str  # what ran, as a digest: by the same name another program may run tomorrow
 
 
-Observations = dict[str, Observation]
-
-_write_lock = threading.Lock()
-
-
 class ObservedAgents:
     """By agent's name. Without a file it is kept for as long as this lives."""
 
     def __init__(self, file: Path | None = None) -> None:
-        self._file = file
-        self._in_memory: Observations = {}
-        self._cached: Observations = {}
-        self._file_state: tuple[int, ...] = ()
+        self._records = AgentRecords(file, Observation, max_file=MAX_FILE)
 
     def get(self, name: str, program: str) -> Observation | None:
         """The last time that this program ran by this name."""
-        met = [
-            found
-            for each in (self._read_file(), self._in_memory)
-            if (found := each.get(name)) and found.program == program
-        ]
-        return max(met, key=lambda found: found.when, default=None)
+        return next((met for met in self._records.of(name) if met.program == program), None)
 
     def last(self, name: str) -> Observation | None:
         """The last time that anything ran by this name."""
-        met = [found for each in (self._read_file(), self._in_memory) if (found := each.get(name))]
-        return max(met, key=lambda found: found.when, default=None)
+        return next(iter(self._records.of(name)), None)
 
     def record(self, name: str, program: str, version: str, told: ObservedFeatures) -> None:
-        """Never raises. Two processes that write at once may lose one's news until its next session."""
+        """Never raises."""
         before = self.get(name, program)
         if before is not None and told.model is None:
             told = msgspec.structs.replace(told, model=before.features.model)
         now = Observation(version=version[:MAX_VERSION], features=told, when=time.time(), program=program)
-        self._in_memory[name] = now
-        if (
-            before is None
-            or msgspec.structs.replace(now, when=before.when) != before
-            or now.when - before.when > REWRITE_S
-        ):
-            with suppress(OSError), _write_lock:
-                self._write_file({**self._read_file(), name: now})
-
-    def _read_file(self) -> Mapping[str, Observation]:
-        """The file as it is now: another process may have written it."""
-        if self._file is None:
-            return {}
-        try:
-            found = self._file.stat()
-            state = (found.st_mtime_ns, found.st_size, found.st_ino)
-            if state != self._file_state:
-                self._cached = {}
-                self._file_state = state
-                content = read_regular(self._file, MAX_FILE + 1)
-                if len(content) <= MAX_FILE:
-                    self._cached = msgspec.json.decode(content, type=Observations)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            self._cached = {}
-        return self._cached
-
-    def _write_file(self, meetings: Observations) -> None:
-        if self._file is None:
-            return
-        newest = sorted(meetings.items(), key=lambda item: item[1].when, reverse=True)[:MAX_AGENTS]
-        while len(content := msgspec.json.encode(dict(newest))) > MAX_FILE:
-            newest.pop()
-        replace_private_file(self._file, content)
+        news = before is None or msgspec.structs.replace(now, when=before.when) != before
+        self._records.put(name, now, write=news or now.when - (before.when if before else 0) > REWRITE_S)
 
 
 @runtime_checkable
@@ -137,10 +87,10 @@ class ObservesFeatures(Protocol):
         ...
 
 
-def offered_models(driver: Driver) -> tuple[str, ...]:
+def offered_models(driver: Driver) -> ModelList | None:
     """What the agent told when it last ran in this process."""
     own = _unwrap(driver)
-    return own.offered_models if isinstance(own, OffersModels) else ()
+    return own.offered_models if isinstance(own, OffersModels) and own.offered_models.names else None
 
 
 def features_basis(driver: Driver) -> Basis:

@@ -51,6 +51,7 @@ RESULT_TYPES: Mapping[type[c.NodeCommand], Any] = {
     c.DiscardWorktree: WorktreeOutcome,
     c.Browse: DirectoryView,
     c.Refresh: list[AgentView],
+    c.ListModels: AgentView,
     c.StageFiles: ChangeOutcome,
     c.CommitStaged: ChangeOutcome,
     c.RevertFiles: ChangeOutcome,
@@ -133,6 +134,8 @@ class CommandHandlers:
                 return await asyncio.to_thread(browse, path, home=home, also=also)
             case c.Refresh():
                 return await self._agents.refresh()
+            case c.ListModels(agent=agent):
+                return await self._agents.list_models(agent)
             case c.Unknown(said=said):
                 raise Unsupported(
                     "this machine", said, hint="It runs another version of Tieline; update the older one."
@@ -153,9 +156,13 @@ class CommandHandlers:
                 return await git_actions.revert(cwd, env, (), digest=digest)
 
     async def _create(self, order: CommandEnvelope, command: c.CreateSession) -> SessionRecord:
+        agent = command.agent or self._agents.chosen()
+        cwd = command.cwd or self._config.environ.get("HOME", "/")
+        if command.model and not command.resume:
+            await self._agents.check_model(agent, command.model, cwd)
         return await self._router.create(
-            command.agent or self._agents.chosen(),
-            cwd=command.cwd or self._config.environ.get("HOME", "/"),
+            agent,
+            cwd=cwd,
             title=command.title,
             id=command.session or session_of(order.id),
             resume=command.resume,

@@ -211,11 +211,17 @@ class Refresh(NodeCommand, tag="refresh", frozen=True, kw_only=True):
     """Look again which agents are installed and signed in."""
 
 
+class ListModels(NodeCommand, tag="list_models", frozen=True, kw_only=True):
+    """Ask an agent which models it has. It is started for that, unless it told not long ago."""
+
+    agent: str
+
+
 AnyCommand = (
     ListSessions | CreateSession | ChangeSession | ForkSession | AdoptSession | CloseSession | AbortSession
     | SendPrompt | Steer | CancelPrompt | MovePrompt | EditPrompt
     | ApprovePermission | DenyPermission | AnswerQuestion
-    | GetMessages | GetDiff | GetWorkingTree | ReadFile | Browse | Refresh
+    | GetMessages | GetDiff | GetWorkingTree | ReadFile | Browse | Refresh | ListModels
     | StageFiles | CommitStaged | RevertFiles | DiscardChanges | PushBranch | OpenPullRequest
     | GetWorktree | MergeWorktree | RebaseWorktree | DiscardWorktree
 )  # fmt: skip
@@ -232,7 +238,7 @@ for _command in (*COMMANDS, Unknown):
     _command.name = str(_command.__struct_config__.tag)
 
 DECISIONS = (ApprovePermission, DenyPermission, AnswerQuestion)
-READING = (ListSessions, GetMessages, GetDiff, GetWorkingTree, GetWorktree, ReadFile, Browse)
+READING = (ListSessions, GetMessages, GetDiff, GetWorkingTree, GetWorktree, ReadFile, Browse, ListModels)
 """These change nothing: asking twice is harmless, and a late answer is of no use."""
 CHANGES = (
     StageFiles, CommitStaged, RevertFiles, DiscardChanges, PushBranch, OpenPullRequest,

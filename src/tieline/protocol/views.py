@@ -1,5 +1,6 @@
 """What people are shown of machines, agents, prompts, commands and devices. Sessions and asks are shown as kept."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -23,7 +24,11 @@ class AgentView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     features: tuple[str, ...] = ()  # steer, resume, fork, model, attachments …
     # what that rests on: our tests, the agent's own word on this node, or its documentation: it never ran there
     basis: Literal["", "tested", "told", "unverified"] = ""
-    models: tuple[str, ...] = ()  # that it told when it last ran there; empty: it tells none
+    models: tuple[str, ...] = ()  # that it told last; empty: it tells none, or was not asked yet
+    model_efforts: Mapping[str, tuple[str, ...]] = {}  # of these models: the levels each takes, where the agent told
+    models_seen_at: float = 0.0
+    models_stale: bool = False  # told long ago, or by another version of the agent
+    lists_models: bool = False  # it can be asked for them; else it tells them when a session starts
     efforts: tuple[str, ...] = ()  # the levels it takes; empty: it has none
     attachments: tuple[str, ...] = ()  # media types it takes
 

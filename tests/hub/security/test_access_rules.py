@@ -269,6 +269,7 @@ A_TERMINALS_AGENT_MAY = {
     ("POST", "/api/v1/logout"),
     ("POST", "/api/v1/messages"),
     ("POST", "/api/v1/messages/ask"),
+    ("POST", "/api/v1/nodes/{id}/agents/{name}/models"),
     ("POST", "/api/v1/nodes/{id}/refresh"),
     ("POST", "/api/v1/pair"),
     ("POST", "/api/v1/push/subscriptions"),

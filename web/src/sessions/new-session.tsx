@@ -11,6 +11,7 @@ import { nodes, sessions } from '../store/store'
 import { Problem, Sheet } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { EffortSelect } from './effort-select'
+import { effortsOf, ModelPicker } from './model-picker'
 import { POLICIES } from './policies'
 
 /** What was used last, as the next session probably wants it. */
@@ -34,10 +35,11 @@ export function NewSession() {
   const [branch, setBranch] = useState('')
   const [typedModel, setModel] = useState<string | undefined>(undefined)
   const model = typedModel ?? last.models?.[agent?.name ?? ''] ?? ''
-  const efforts = agent?.efforts ?? []
+  const efforts = effortsOf(agent, model)
   const [chosenEffort, setEffort] = useState<string | undefined>(undefined)
   const lastEffort = last.efforts?.[agent?.name ?? ''] ?? ''
-  const effort = chosenEffort ?? (efforts.includes(lastEffort) ? lastEffort : '') // an update of the agent may have taken it away
+  const wantedEffort = chosenEffort ?? lastEffort
+  const effort = efforts.includes(wantedEffort) ? wantedEffort : '' // another model may not take it, and an update may have taken it away
   const [prompt, setPrompt] = useState(() => loadLocal('draft.new', ''))
   const [browsing, setBrowsing] = useState(false)
   const [problem, setProblem] = useState<ApiError | string>('')
@@ -156,10 +158,7 @@ export function NewSession() {
             ))}
           </div>
         </fieldset>
-        {(agent?.features ?? []).includes('model') && (
-          <label>Model<input type="text" value={model} list="known-models" placeholder="The agent’s own choice" autocapitalize="off" spellcheck={false} onInput={(event) => setModel(event.currentTarget.value)} /></label>
-        )}
-        <datalist id="known-models">{(agent?.models ?? []).map((one) => <option key={one} value={one} />)}</datalist>
+        {agent?.features?.includes('model') && <ModelPicker node={node} agent={agent} value={model} onChange={setModel} />}
         <EffortSelect levels={efforts} value={effort} onChange={setEffort} />
       </form>
     </Sheet>

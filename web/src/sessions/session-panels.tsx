@@ -13,6 +13,7 @@ import { Problem, Sheet } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { lazy } from '../ui/lazy'
 import { EffortSelect } from './effort-select'
+import { effortsOf, ModelPicker } from './model-picker'
 import { isPinned, togglePin } from './marks'
 import { POLICIES } from './policies'
 
@@ -101,9 +102,8 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
       <Problem text={problem} />
       <form class="stack" onSubmit={(event) => { event.preventDefault(); change('Title, model and effort', { title: name, ...(features.includes('model') && driven && model !== session.model ? { model } : {}), ...(driven && effort !== session.effort ? { effort } : {}) }, close) }}>
         <label>Title<input type="text" value={name} placeholder={sessionTitle(session)} onInput={(event) => setName(event.currentTarget.value)} /></label>
-        {features.includes('model') && driven && <label>Model, from the next turn<input type="text" value={model} list="models" placeholder={init?.model || 'the agent’s own choice'} onInput={(event) => setModel(event.currentTarget.value)} /></label>}
-        <datalist id="models">{(agent?.models ?? []).map((one) => <option key={one} value={one} />)}</datalist>
-        {driven && <EffortSelect label="Effort, from the next turn" levels={agent?.efforts ?? []} value={effort} onChange={setEffort} />}
+        {agent && features.includes('model') && driven && <ModelPicker label="Model, from the next turn" node={node} agent={agent} value={model} placeholder={init?.model || 'the agent’s own choice'} onChange={setModel} />}
+        {driven && <EffortSelect label="Effort, from the next turn" levels={effortsOf(agent, model)} value={effort} onChange={setEffort} />}
         {driven && <label>Policy
           <select value={policy?.name ?? ''} onChange={(event) => change('Policy', { policy: event.currentTarget.value })}>
             {!policy && <option value="">Custom</option>}

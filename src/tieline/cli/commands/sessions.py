@@ -157,7 +157,12 @@ async def _create(client: Client, message: PromptMessage, prompt: NewPrompt) -> 
     cwd = options.cwd if message.node else hub_connection.absolute_path(options.cwd or ".")
     if options.resume and not options.fork:
         await _check_resume(client, options)
-    values = session_options(options, configuration.load().policy)
+    config = configuration.load()
+    if options.model and not node:
+        from .agents_models import warn_of_model
+
+        warn_of_model(options.agent, options.model, config)
+    values = session_options(options, config.policy)
     values["cwd"] = cwd
     if not (options.policy or options.allow or options.ask or options.deny):
         del values["policy"]  # the hub's own default counts

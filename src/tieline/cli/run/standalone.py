@@ -22,6 +22,10 @@ def run_standalone(request: RunOptions) -> int:
     request = check_options(request)
     config = configuration.load()
     prompt = prompt_of(request)
+    if request.model:
+        from ..commands.agents_models import warn_of_model
+
+        warn_of_model(request.agent, request.model, config)
     if request.in_worktree:
         from .standalone_worktree import StandaloneWorktree
 

@@ -30,6 +30,10 @@ def run_via_hub(request: RunOptions, address: HubAddress) -> int:
     config = configuration.load()
     values = session_options(request, config.policy)
     prompt = with_content(prompt_of(request))
+    if request.model and not address.node:  # on this machine
+        from ..commands.agents_models import warn_of_model
+
+        warn_of_model(request.agent, request.model, config)
     new = NewSession(id=new_id(), node=address.node, agent=request.agent, title=one_line(prompt.text, TITLE), **values)
 
     async def run_turn() -> int:

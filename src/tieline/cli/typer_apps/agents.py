@@ -1,4 +1,4 @@
-"""`tieline agents list|add|test|remove`, as Typer declares them."""
+"""`tieline agents list|models|add|test|remove`, as Typer declares them."""
 
 from typing import Annotated
 
@@ -16,6 +16,18 @@ def list_agents(
     from ..commands.agents import show
 
     show(names or [], all=all, json=json)
+
+
+def list_models(
+    name: Annotated[str, typer.Argument(metavar="AGENT", help="Which one.", show_default=False)],
+    refresh: Annotated[bool, typer.Option("--refresh", help="Ask it again, although it told not long ago.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="The list as JSON on stdout.")] = False,
+) -> None:
+    """The models that an agent offers here, and the efforts of each where it tells them. It is started for that, and
+    no model is asked; what it told is kept for a day."""
+    from ..commands.agents_models import show
+
+    raise typer.Exit(show(name, refresh=refresh, json=json))
 
 
 def add_agent(
@@ -102,6 +114,7 @@ tieline agents
 tieline agents --all
 tieline agents codex gemini
 tieline agents --json | jq '.[] | select(.found) | .name'
+tieline agents models codex
 tieline agents add work --type claude-code --env A_KEY=env:WORK_KEY
 tieline agents add reviewer -- my-agent --print {prompt}
 tieline agents test codex
@@ -112,6 +125,11 @@ EXAMPLES = {
 tieline agents
 tieline agents --all
 tieline agents codex gemini
+""",
+    "models": """
+tieline agents models codex
+tieline agents models opencode --refresh
+tieline agents models codex --json | jq -r '.models[].name'
 """,
     "add": """
 tieline agents add work --type claude-code --env A_KEY=env:WORK_KEY
@@ -133,8 +151,9 @@ tieline agents remove reviewer
 
 
 def add(app: typer.Typer) -> None:
-    about = "What is installed: version, signed in or not, what each can do; and add, test or remove one."
+    about = "What is installed: version, signed in or not, what each can do; its models; and add, test or remove one."
     group = typer.Typer(cls=AgentsGroup, rich_markup_mode=None)
     app.add_typer(group, name="agents", help=about, epilog=GROUP_EXAMPLES)
-    for name, verb in (("list", list_agents), ("add", add_agent), ("test", test_agent), ("remove", remove_agent)):
+    verbs = {"list": list_agents, "models": list_models, "add": add_agent, "test": test_agent, "remove": remove_agent}
+    for name, verb in verbs.items():
         group.command(name, cls=HelpCommand, epilog=EXAMPLES[name])(verb)

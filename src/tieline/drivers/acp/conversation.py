@@ -16,6 +16,7 @@ from ...wire.jsonrpc import Peer, PeerGone, RpcError
 from ..acp_presets import Preset
 from ..base import AskFn, Prompt, Spec
 from ..denial_reasons import PendingReasons, refusal_message
+from ..model_list import ModelList
 from ..turn_stream import Turn
 from .capabilities import InitializeResponse
 from .events import AcpNormaliser
@@ -72,7 +73,7 @@ class AcpConversation:
         self.native_id = ""
         self.model = ""
         self.initialized = InitializeResponse()
-        self.offered_models: tuple[str, ...] = ()
+        self.offered_models = ModelList()
         self.chooses_model: bool | None = None  # whether its session offers a choice; None: it did not say
         self.unverified: tuple[str, ...] = ()  # what was asked for, and nobody has seen it do
         self.updates_seen = 0  # session updates so far

@@ -25,7 +25,8 @@ from ...policy import CAPABILITIES, Capability, Policy, Receipt
 from ...processes.async_process import Process
 from ...wire.jsonrpc import Peer
 from ..acp_presets import PRESETS, STREAM, Denial, McpPassing, Preset, Progress, Spending, Steering
-from ..base import AskFn, Features, Probe, Program, Spec, check_args, required_features
+from ..base import AskFn, Features, Probe, Program, Spec, check_args, deny_all, required_features
+from ..model_list import ModelList
 from ..observed_features import Basis, Observation, ObservedAgents
 from ..registry import parse_options
 from ..run_as import chown_to_run_as
@@ -164,7 +165,7 @@ class Acp:
         self.name = name
         self.preset = preset
         self.observed = ObservedAgents()
-        self.offered_models: tuple[str, ...] = ()
+        self.offered_models = ModelList()
         self._command = command or preset.command
         self.env = env or {}
         self._configured = asdict(can or PresetFeatures())
@@ -233,7 +234,8 @@ class Acp:
             talk = AcpConversation(self.name, self.preset, spec, ask, process, self.enforce(spec.policy))
             peer = await stack.enter_async_context(Peer(process, talk, room=talk.drain))
             await self._open_or_exit(process, talk, open_session(talk, peer))
-            self.offered_models = talk.offered_models or self.offered_models
+            if talk.offered_models.names:
+                self.offered_models = talk.offered_models
             if not self.tested:
                 told = talk.initialized.observed_features(talk.chooses_model)
                 await asyncio.to_thread(
@@ -244,6 +246,11 @@ class Acp:
                 yield talk
             finally:
                 await talk.close()
+
+    async def list_models(self, cwd: str, env: Mapping[str, str]) -> ModelList:
+        """It tells them with a new session, which ends before anybody says a word in it: nothing needs to hold it."""
+        async with self.open(Spec(cwd=cwd, env=env, accept_unenforced=True), deny_all) as talk:
+            return talk.offered_models
 
     def _start(self, spec: Spec, scratch: str) -> Process:
         preset = replace(self.preset, settings="") if overriding_rules(self.preset) else self.preset

@@ -12,7 +12,7 @@ from ...errors import AgentStartFailed, Unsupported
 from ...version import __version__
 from ...wire.jsonrpc import Peer, PeerGone, RpcError
 from ..base import McpServer
-from ..model_names import mappings, model_names
+from ..model_list import ModelList, mappings, model_names, nearest_models
 from .capabilities import parse_initialize_response
 from .conversation import EXIT_S, AcpConversation, error_details
 from .policy import session_mode
@@ -23,6 +23,7 @@ REQUEST_S = 60.0
 QUIET_S = 0.1
 """An agent that replays history after it has answered is done when it has been quiet for this long."""
 REPLAY_S = 20.0
+CHOOSES_MODEL = ("session/set_config_option", "session/set_model")
 
 SessionResult = Mapping[str, Any]
 
@@ -138,7 +139,7 @@ def _current_value(session: SessionResult, what: str) -> str:
     return str(state.get(f"current{what.title()}Id", ""))
 
 
-def offered_models(session: SessionResult) -> tuple[str, ...]:
+def offered_models(session: SessionResult) -> ModelList:
     """By the session's options, or in the older way."""
     for option in mappings(session.get("configOptions")):
         if option.get("category") == "model":
@@ -146,12 +147,13 @@ def offered_models(session: SessionResult) -> tuple[str, ...]:
             entries = [
                 one for entry in listed for one in mappings(entry.get("options")) or [entry]
             ]  # some are in groups
-            return model_names(entry.get("value") for entry in entries)
-    return model_names(
+            return ModelList(names=model_names(entry.get("value") for entry in entries))
+    names = (
         entry.get("modelId")
         for state in mappings([session.get("models")])
         for entry in mappings(state.get("availableModels"))
     )
+    return ModelList(names=model_names(names))
 
 
 async def _set_mode(talk: AcpConversation, peer: Peer, session: SessionResult) -> None:
@@ -183,4 +185,6 @@ def _start_error(talk: AcpConversation, error: RpcError) -> AgentStartFailed:
         ways = ", ".join(way.name for way in talk.initialized.auth_methods or ())
         hint = talk.preset.sign_in or (f"It offers: {ways}." if ways else "")
         return AgentStartFailed(talk.agent, f"it is not signed in ({reason})", hint=hint)
-    return AgentStartFailed(talk.agent, f"{error.method} failed: {reason}")
+    near = nearest_models(talk.offered_models.names, talk.spec.model) if error.method in CHOOSES_MODEL else ()
+    hint = f"Of its models the nearest to {talk.spec.model!r}: {', '.join(near)}." if near else ""
+    return AgentStartFailed(talk.agent, f"{error.method} failed: {reason}", hint=hint)

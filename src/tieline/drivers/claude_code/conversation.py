@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
@@ -17,7 +17,7 @@ from ...events import Done, Error, Event, Other
 from ...policy import Receipt
 from ...processes.async_process import Process
 from ..base import AskFn, Prompt, Spec
-from ..model_names import mappings, model_names
+from ..model_list import ModelList, mappings, model_list
 from ..turn_stream import Turn
 from .events import SOURCE, ClaudeCodeNormaliser, Message
 from .launch import INSTALL, SDK, UPGRADE
@@ -117,11 +117,11 @@ class ClaudeCodeConversation:
             raise self._start_failed(f"the handshake failed: {error}") from None
         self._connected = True
 
-    async def offered_models(self) -> tuple[str, ...]:
+    async def offered_models(self) -> ModelList:
         """As it named them in the handshake: nothing is asked for."""
         assert self._client is not None
         told: Any = await self._client.get_server_info() or {}
-        return model_names(one.get("value") for one in mappings(told.get("models")))
+        return model_list((one.get("value"), _efforts(one)) for one in mappings(told.get("models")))
 
     async def warm_up(self) -> None:
         """It counts its instructions and tools, for which it makes them. A summary it counts without its vendor."""
@@ -313,3 +313,10 @@ class ClaudeCodeConversation:
             return PermissionResultAllow(updated_input=answered_input(given, answer))
         updates = self._permissions.permission_updates(name, given, answer, context.suggestions)
         return PermissionResultAllow(updated_permissions=updates)
+
+
+def _efforts(model: Mapping[str, object]) -> list[object] | None:
+    levels = model.get("supportedEffortLevels")
+    if isinstance(levels, list):
+        return cast("list[object]", levels)
+    return [] if model.get("supportsEffort") is False else None

@@ -15,7 +15,8 @@ from ...errors import AgentMissing, AgentStartFailed, NotSignedIn
 from ...policy import Policy, Receipt
 from ...processes.async_process import Process
 from ...safe_file_read import read_regular
-from ..base import AskFn, Features, Probe, Program, Spec, check_args
+from ..base import AskFn, Features, Probe, Program, Spec, check_args, deny_all
+from ..model_list import ModelList
 from ..registry import parse_options
 from .conversation import ClaudeCodeConversation
 from .launch import ARGS, INSTALL, RESERVED_ARGS, ClaudeCodeOptions, executable, launch_command
@@ -30,6 +31,8 @@ CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_T
 
 MANAGED = Path("/etc/claude-code/managed-settings.json")
 MAX_SETTINGS = 1024 * 1024
+UNINVOLVED = ("--strict-mcp-config", "--settings", '{"disableAllHooks":true}')
+"""For a start that is about the agent alone: none of the user's MCP servers and hooks run."""
 SIGN_IN = "Run `claude` once and sign in, or set ANTHROPIC_API_KEY."
 
 
@@ -44,7 +47,6 @@ def create(name: str, options: Mapping[str, Any]) -> "ClaudeCode":
 
 
 class ClaudeCode:
-    offered_models: tuple[str, ...] = ()
     tested = "2.1.325"
     floor = "2.1.325"
     features = Features(
@@ -74,6 +76,7 @@ class ClaudeCode:
     def __init__(self, options: ClaudeCodeOptions | None = None, *, name: str = "claude-code") -> None:
         self.name = name
         self.options = options or ClaudeCodeOptions()
+        self.offered_models = ModelList()
 
     @property
     def program(self) -> Program:
@@ -132,8 +135,14 @@ class ClaudeCode:
             talk.start_reading()
             stack.push_async_callback(talk.disconnect)
             await talk.connect(self.options.start_timeout_s)
-            self.offered_models = await talk.offered_models() or self.offered_models
+            offered = await talk.offered_models()
+            if offered.names:
+                self.offered_models = offered
             yield talk
+
+    async def list_models(self, cwd: str, env: Mapping[str, str]) -> ModelList:
+        async with self.open(Spec(cwd=cwd, env=env, arguments=UNINVOLVED), deny_all) as talk:
+            return await talk.offered_models()
 
 
 # --- what is installed ---------------------------------------------------------------------------------

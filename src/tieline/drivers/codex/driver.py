@@ -12,10 +12,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from ...errors import AgentError
+from ...errors import AgentError, AgentStartFailed
 from ...policy import Policy, Receipt
 from ...processes.async_process import Process
+from ...wire.jsonrpc import PeerGone, RpcError
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
+from ..model_list import MAX_MODELS, ModelList, mappings, model_list
 from ..registry import parse_options
 from .conversation import CodexConversation
 from .launch import ARGS, RESERVED_ARGS, launch_command
@@ -24,6 +26,7 @@ from .server import CodexServer
 from .thread_params import CodexOptions, prestart_input
 
 PROBE_S = 15.0
+LIST_S = 30.0
 
 
 OPTIONS = CodexOptions
@@ -97,33 +100,52 @@ class Codex:
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[CodexConversation, None]:
         check_args(self.name, spec.arguments, RESERVED_ARGS, field="arguments")
+        async with self._lease(spec, prestart_input(spec, self.options)) as server:
+            conversation = CodexConversation(
+                server,
+                spec,
+                ask,
+                agent=self.name,
+                receipt=self.enforce(spec.policy),
+                controls=controls(spec.policy, self.options.web_search),
+                config=self.options.config,
+            )
+            try:
+                await conversation.open()
+                yield conversation
+            finally:
+                await conversation.close(last=server.users == 1)
+
+    async def list_models(self, cwd: str, env: Mapping[str, str]) -> ModelList:
+        """Those that it shows to people. It takes others too: what a name means is for the provider to say."""
+        async with self._lease(Spec(cwd=cwd, env=env)) as server:
+            try:
+                await server.ready()
+                told: Any = await server.peer.request("model/list", {"limit": MAX_MODELS}, timeout=LIST_S)
+                return model_list(
+                    (one.get("model"), [level.get("reasoningEffort") for level in mappings(levels)])
+                    for one in mappings(told.get("data"))
+                    for levels in [one.get("supportedReasoningEfforts")]
+                )
+            except (PeerGone, RpcError, TimeoutError, AttributeError) as error:
+                raise AgentStartFailed(self.name, f"it does not tell its models: {error or 'no answer'}") from None
+
+    @asynccontextmanager
+    async def _lease(self, spec: Spec, words: bytes = b"") -> AsyncGenerator[CodexServer, None]:
         own = {**spec.env, **self.env}
         argv, env = launch_command(own, self.options.command, (*self.options.args, *spec.arguments), name=self.name)
         key = (tuple(argv), tuple(sorted(env.items())))
-        server = await self._lease(key, argv, env, prestart_input(spec, self.options))
-        conversation = CodexConversation(
-            server,
-            spec,
-            ask,
-            agent=self.name,
-            receipt=self.enforce(spec.policy),
-            controls=controls(spec.policy, self.options.web_search),
-            config=self.options.config,
-        )
+        server = await self._shared_server(key, argv, env, words)
         try:
-            await conversation.open()
-            yield conversation
+            yield server
         finally:
-            try:
-                await conversation.close(last=server.users == 1)
-            finally:
-                server.users -= 1
-                if server.users == 0:
-                    if self._servers.get(key) is server:
-                        del self._servers[key]
-                    await server.close()
+            server.users -= 1
+            if server.users == 0:
+                if self._servers.get(key) is server:
+                    del self._servers[key]
+                await server.close()
 
-    async def _lease(self, key: Any, argv: list[str], env: dict[str, str], words: bytes) -> CodexServer:
+    async def _shared_server(self, key: Any, argv: list[str], env: dict[str, str], words: bytes) -> CodexServer:
         async with self._starting:
             server = self._servers.get(key)
             if server is None or server.unusable:

@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +20,7 @@ from ...errors import AgentError, AgentStartFailed, Unsupported, UsageError
 from ...policy import Policy, Receipt
 from ...processes.async_process import Process
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
+from ..model_list import ModelList, mappings, model_list, nearest_models
 from ..registry import parse_options
 from .conversation import OpenCodeConversation
 from .event_stream import EventStream
@@ -147,8 +148,8 @@ class OpenCode:
             agents, config = await asyncio.gather(
                 server.request("GET", "/agent", spec.cwd), server.request("GET", "/config", spec.cwd)
             )
-            if spec.effort:
-                await self._check_effort(server, spec, config)
+            if spec.model or spec.effort:
+                await self._check_model(server, spec, config)
             if self.options.agent and self.options.agent not in {each.get("name") for each in agents}:
                 known = ", ".join(each["name"] for each in agents if not each.get("hidden"))
                 raise UsageError(f"no agent {self.options.agent!r}", field="agent", hint=f"There are: {known}.")
@@ -180,20 +181,26 @@ class OpenCode:
             stream.join(conversation, each)
         return conversation
 
-    async def _check_effort(self, server: OpenCodeServer, spec: Spec, config: Mapping[str, Any]) -> None:
-        """OpenCode silently ignores an effort that the model does not have."""
+    async def list_models(self, cwd: str, env: Mapping[str, str]) -> ModelList:
+        async with self._server(Spec(cwd=cwd, env=env)) as shared:
+            try:
+                return model_list((await _models(shared.server, cwd)).items(), certain=True)
+            except (OpenCodeError, ServerUnreachable) as error:
+                raise AgentStartFailed(self.name, f"it does not tell its models: {error}") from error
+
+    async def _check_model(self, server: OpenCodeServer, spec: Spec, config: Mapping[str, Any]) -> None:
+        """OpenCode takes every model and effort; one that it does not have fails a turn, or is silently ignored."""
         model = spec.model or config.get("model") or ""
         if not model:
             raise UsageError("an effort needs a model", field="effort", hint="Name one: model=provider/model.")
-        provider, _, name = model.partition("/")
-        known = await server.request("GET", "/config/providers", spec.cwd)
-        models: dict[str, dict[str, Any]] = {}
-        for each in known["providers"]:
-            if each["id"] == provider:
-                models = each["models"]
-        variants: dict[str, Any] = models.get(name, {}).get("variants") or {}
-        if spec.effort not in variants:
-            hint = f"It takes: {', '.join(variants)}." if variants else "It takes none."
+        offered = await _models(server, spec.cwd)
+        if spec.model and spec.model not in offered:
+            near = nearest_models(offered, spec.model)
+            hint = f"The nearest that it has: {', '.join(near)}." if near else f"`tieline agents models {self.name}`."
+            raise UsageError(f"{self.name} has no model {spec.model!r}", field="model", hint=hint)
+        levels = offered.get(model, ())
+        if spec.effort and spec.effort not in levels:
+            hint = f"It takes: {', '.join(levels)}." if levels else "It takes none."
             raise Unsupported(self.name, f"effort {spec.effort!r} with the model {model}", hint=hint)
 
     @asynccontextmanager
@@ -241,6 +248,16 @@ class _SharedServer:
                 self._streams[directory] = (stream, users - 1)
             else:
                 await stream.close()
+
+
+async def _models(server: OpenCodeServer, cwd: str) -> dict[str, tuple[str, ...]]:
+    """Of all providers that are set up, also by the directory's own configuration: each with its efforts."""
+    told = await server.request("GET", "/config/providers", cwd)
+    return {
+        f"{provider['id']}/{name}": tuple(model.get("variants") or ())
+        for provider in mappings(told["providers"])
+        for name, model in cast("Mapping[str, Mapping[str, Any]]", provider["models"]).items()
+    }
 
 
 async def _session(server: OpenCodeServer, spec: Spec, rules: Rules) -> tuple[str, str, list[str]]:

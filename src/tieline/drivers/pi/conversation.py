@@ -16,6 +16,7 @@ from ...policy import Receipt
 from ...processes.async_process import Process
 from ..base import AskFn, Attachment, Prompt, Spec
 from ..current_file import note_links
+from ..model_list import ModelList, mappings, model_list
 from ..turn_stream import Turn
 from .events import PiNormaliser
 from .launch import MARK
@@ -67,6 +68,17 @@ class PiConversation:
         self._model = "/".join(str(model[name]) for name in ("provider", "id") if model.get(name))
         if self.spec.resume and not self.spec.fork and self.native_id != self.spec.resume:
             raise AgentStartFailed(self.agent, f"it opened the conversation {self.native_id}, not {self.spec.resume}")
+
+    async def offered_models(self) -> ModelList:
+        try:
+            told = await self._rpc.request("get_available_models")
+        except (PiGone, PiRefused, TimeoutError) as error:
+            raise await self._start_failed(error) from None
+        return model_list(
+            (f"{one.get('provider')}/{one.get('id')}", ["off"] if one.get("reasoning") is False else None)
+            for one in mappings(told.get("models"))
+            if one.get("provider") and one.get("id")
+        )
 
     async def close(self) -> None:
         for task in (self._running, self._cancelling, *self._answering):

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from ...errors import AgentMissing, AgentStartFailed
 from ...policy import Policy, Receipt
 from ...processes.async_process import Process
-from ..base import AskFn, Features, Probe, Program, Spec, check_args
+from ..base import AskFn, Features, Probe, Program, Spec, check_args, deny_all
+from ..model_list import ModelList
 from ..registry import parse_options
 from ..run_as import chown_to_run_as
 from .conversation import PiConversation
@@ -113,6 +114,18 @@ class Pi:
                 try:
                     await conversation.open(self._version)
                     yield conversation
+                finally:
+                    await conversation.close()
+
+    async def list_models(self, cwd: str, env: Mapping[str, str]) -> ModelList:
+        """Those that it has credentials for. `--model` also takes a part of a name, so others may be meant by it."""
+        with TemporaryDirectory(prefix="tieline-", ignore_cleanup_errors=True) as scratch:
+            spec = Spec(cwd=cwd, env=env, arguments=("--no-session",))
+            async with self._start(spec, scratch) as process:
+                conversation = PiConversation(self.name, spec, deny_all, process, self.enforce(spec.policy))
+                try:
+                    await conversation.open(self._version)
+                    return await conversation.offered_models()
                 finally:
                     await conversation.close()
 

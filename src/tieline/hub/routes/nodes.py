@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from ...protocol.commands import Browse, Refresh
+from ...protocol.commands import Browse, ListModels, Refresh
 from ...protocol.views import AgentView, DirectoryView, NodeView
 from ..http.problems import RequestRefused
 from ..http.request import NO_CONTENT, Request, json_response
@@ -66,6 +66,16 @@ async def refresh(request: Request, id: str) -> Response:
     return command_response(await send_command(request, id, Refresh()))
 
 
+@post(
+    "/api/v1/nodes/{id}/agents/{name}/models",
+    tags=TAGS,
+    spec=RouteSpec(response=AgentView, problems=("UnknownNode", "NodeOffline", "Unsupported")),
+)
+async def list_models(request: Request, id: str, name: str) -> Response:
+    """The agent with the models that it offers on this node. It is started and asked, unless it told not long ago."""
+    return command_response(await send_command(request, id, ListModels(agent=name)))
+
+
 @get("/api/v1/agents", tags=TAGS, spec=RouteSpec(response=list[AgentView], problems=("UnknownNode",)))
 async def agents(request: Request, node: str = "") -> Response:
     """The agents of a node; by default of the hub's own, or of the only one."""
@@ -73,4 +83,4 @@ async def agents(request: Request, node: str = "") -> Response:
 
 
 def routes(hub: "Hub") -> list[Any]:
-    return [nodes, node, remove, browse, refresh, agents]
+    return [nodes, node, remove, browse, refresh, list_models, agents]
