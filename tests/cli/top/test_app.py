@@ -95,8 +95,11 @@ async def test_a_hub_that_dies_and_comes_back_and_a_turn_that_is_interrupted(cli
         await terminal.until(lambda screen: bool(re.search(r"1 session, 0 working", screen)), "the hub is back")
         cli.run("send", "--new", "sleeper", "--policy", "full", "rest again")
         await terminal.shows("1 working")
+        await terminal.key("Up")  # the one that failed is chosen still
+        await terminal.until(lambda screen: bool(re.search(r"─\s*\n rest again", screen)), "the other one is chosen")
         await terminal.key("x")
         await terminal.answer("x once more interrupts sleeper", "x")
+        await terminal.shows("interrupted")
         await terminal.shows("0 working")
         await terminal.key("C-c")
         await terminal.until(lambda screen: screen.rstrip().endswith("$"), "the shell is back")

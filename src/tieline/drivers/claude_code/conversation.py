@@ -275,9 +275,9 @@ class ClaudeCodeConversation:
 
     def _on_garbage(self, line: bytes) -> None:
         self._emit([Other(line[:10_000].decode(errors="replace"), SOURCE)])
-        if not self._connected:
+        if not self._connected and len(self._garbage_lines) <= MAX_GARBAGE:
             self._garbage_lines.append(line[:200])
-            if len(self._garbage_lines) > MAX_GARBAGE:
+            if len(self._garbage_lines) > MAX_GARBAGE:  # once: thousands of lines may still come out of the pipe
                 self._process.kill()
 
     # --- what it asks ----------------------------------------------------------------------------------
