@@ -48,6 +48,7 @@ LAYERS: list[set[str]] = [
         "drivers.claude_edits",
         "drivers.run_as",
         "drivers.denial_reasons",
+        "drivers.version_command",
         "channels.base",
         "channels.inbound_http",
         "bus.base",

@@ -64,6 +64,13 @@ async def agree(page: Page, name: str) -> None:
     await page.keyboard.press("Enter")
 
 
+UNCOVERED_AT_THE_BOTTOM = """button => {
+    button.scrollIntoView({ block: 'end', behavior: 'instant' })
+    const { x, y, width, height } = button.getBoundingClientRect()
+    return button.contains(document.elementFromPoint(x + width / 2, y + height / 2))
+}"""
+
+
 async def fits(place: Locator) -> bool:
     return await place.evaluate("box => box.scrollWidth <= box.clientWidth + 1")
 
@@ -128,7 +135,9 @@ async def test_comments_are_one_prompt_on_a_phone(hub: HubProcess, open_page: Op
     for line, words in ((1, "why one?"), (2, "why two?")):
         await file.get_by_role("button", name=re.compile(f"^Line {line}, added")).click()
         await file.get_by_label("Comment to the agent").fill(words)
-        await file.get_by_role("button", name="Add comment").click()
+        add = file.get_by_role("button", name="Add comment")
+        assert await add.evaluate(UNCOVERED_AT_THE_BOTTOM)
+        await add.click()
     review = sheet.get_by_role("region", name="Comments to send")
     await expect(review).to_contain_text("2 comments")
     assert await faults(page) == []

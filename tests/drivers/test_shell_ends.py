@@ -11,6 +11,7 @@ import pytest
 
 from tieline import open_session
 from tieline.drivers import turn_stream as turns
+from tieline.drivers import version_command
 from tieline.drivers.shell import conversation as shell_process
 from tieline.drivers.shell import driver as shell
 from tieline.errors import AgentMissing, PolicyUnenforceable
@@ -257,7 +258,7 @@ async def test_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert failing.found
     assert "exited with status 4" in failing.problem
     assert "bad" in failing.problem
-    monkeypatch.setattr(shell, "PROBE_S", 0.2)
+    monkeypatch.setattr(version_command, "VERSION_S", 0.2)
     hanging = await shell.create("x", {"command": ["sh"], "version_args": ["-c", "exec sleep 300"]}).probe(env)
     assert "no answer within 0.2 s" in hanging.problem
 

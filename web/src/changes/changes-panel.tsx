@@ -41,6 +41,7 @@ export function ChangesPanel({ session }: { session: P.SessionRecord }) {
   const moments = [session.id, session.turns, session.status, round]
   const diff = useFetched(() => get<P.DiffText>(`${base}/diff${since === 'commit' ? '?since=commit' : ''}`), [...moments, since])
   const tree = useFetched(() => get<P.WorkingTree>(`${base}/changes`), moments)
+  const ready = !!diff.value && (!!tree.value || !!tree.problem) // together: what came later would push the lines away under a finger
   const repository = tree.value?.top ? tree.value : undefined
   const files = useMemo(() => parseDiff(diff.value?.diff ?? ''), [diff.value])
   const rows = useMemo(() => rowsOf(files, since === 'commit' ? repository?.files ?? [] : [], repository), [files, repository, since])
@@ -94,9 +95,9 @@ export function ChangesPanel({ session }: { session: P.SessionRecord }) {
         </div>
       )}
       {repository && <Branch tree={repository} onDiscard={() => void ask('discard', {})} onPush={() => void ask('push', {})} onPullRequest={() => setProposing(true)} />}
-      {!diff.value && !diff.problem && <p class="loading" role="status">Loading …</p>}
-      {diff.value && !rows.length && !diff.value.diff.trim() && <Empty icon="diff" title="No changes"><p>{since === 'commit' ? 'Since the last commit.' : 'Since this session began.'}</p></Empty>}
-      {rows.length > 0 && (repository || rows.length >= TREE_FROM) && (
+      {!ready && !diff.problem && <p class="loading" role="status">Loading …</p>}
+      {ready && !rows.length && !diff.value!.diff.trim() && <Empty icon="diff" title="No changes"><p>{since === 'commit' ? 'Since the last commit.' : 'Since this session began.'}</p></Empty>}
+      {ready && rows.length > 0 && (repository || rows.length >= TREE_FROM) && (
         <nav class="file-tree" aria-label="Changed files">
           <p class="small-text faint">
             {rows.length} {rows.length === 1 ? 'file' : 'files'} <Counts added={added} removed={removed} />
@@ -110,8 +111,8 @@ export function ChangesPanel({ session }: { session: P.SessionRecord }) {
         </nav>
       )}
       {repository && <CommitBox tree={repository} onCommit={async (message) => !!(await change('Commit', 'commit', { message }))} onStageAll={() => void change('Stage', 'stage', { paths: repository.files.filter((file) => file.unstaged && !file.nested).map((file) => file.path) })} />}
-      {diff.value && <DiffView key={shown} diff={patch} sideBySide={wide && sided} onComment={onComment} />}
-      {files.length > 0 && <p class="faint small-text">Choose a line to comment on it.</p>}
+      {ready && <DiffView key={shown} diff={patch} sideBySide={wide && sided} onComment={onComment} />}
+      {ready && files.length > 0 && <p class="faint small-text">Choose a line to comment on it.</p>}
       <Review session={session.id} />
       {step && <ConfirmPlan plan={step.plan} verb={VERBS[step.action]} changed={step.changed} problem={step.problem} onConfirm={() => confirm(step)} onClose={() => setStep(undefined)} />}
       {proposing && <PullRequestForm suggested={session.title} problem={problem} onSubmit={(title, body) => void ask('pull-request', { title, body })} onClose={() => setProposing(false)} />}

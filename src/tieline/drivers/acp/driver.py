@@ -30,6 +30,7 @@ from ..model_list import ModelList
 from ..observed_features import Basis, Observation, ObservedAgents
 from ..registry import parse_options
 from ..run_as import chown_to_run_as
+from ..version_command import ask_version
 from .conversation import AcpConversation
 from .handshake import open_session
 from .nodejs_eager_compile import precompiled_command
@@ -38,7 +39,6 @@ from .policy import launch_command, overriding_rules, receipt
 
 START_S = 60.0
 """The longest wait for an agent to come up. Node programs on a busy machine take their time."""
-VERSION_S = 20.0
 VERSION = re.compile(r"(?:^|[\s/v@(])(\d+(?:\.\d+)+(?:[-+][\w.+-]*\w)?)")
 SUBCOMMAND = re.compile(r"[a-z][a-z-]*")
 """A word of a command that is no path, no package and no option."""
@@ -284,27 +284,16 @@ class Acp:
         """(version, problem) as the program tells them."""
         problem = ""
         rest = self._command[1:]
-        try:
-            async with asyncio.timeout(VERSION_S):
-                # A subcommand (`my-agent acp`) may know no --version, or speak ACP instead of saying it.
-                for given in dict.fromkeys((rest, () if all(map(SUBCOMMAND.fullmatch, rest)) else rest)):
-                    version, status = await self._ask_version([path, *given, "--version"], env)
-                    if version:
-                        return version, ""
-                    problem = problem or f"its version cannot be read (exit status {status})"
-        except (OSError, ValueError, TimeoutError) as error:
-            problem = problem or f"its version cannot be read: {error or 'it does not answer'}"
+        # A subcommand (`my-agent acp`) may know no --version, or speak ACP instead of saying it.
+        for given in dict.fromkeys((rest, () if all(map(SUBCOMMAND.fullmatch, rest)) else rest)):
+            try:
+                answer = await ask_version([path, *given, "--version"], {**self.preset.env, **env})
+            except (OSError, ValueError) as error:
+                return "", problem or f"its version cannot be read: {error}"
+            if found := VERSION.search(" ".join(answer.lines[:5])):
+                return found[1], ""
+            problem = problem or f"its version cannot be read (exit status {answer.status})"
         return "", problem
-
-    async def _ask_version(self, argv: list[str], env: Mapping[str, str]) -> tuple[str, int | None]:
-        lines: list[bytes] = []
-        async with Process.start(argv, cwd="/", env={**self.preset.env, **env}) as process:
-            process.close_stdin()
-            async for batch in process.lines():
-                lines += batch
-            await process.wait(1.0)
-            found = VERSION.search(b" ".join(lines[:5]).decode(errors="replace"))
-            return found[1] if found else "", process.returncode
 
 
 async def _end_below(process: Process) -> None:

@@ -18,13 +18,12 @@ from ...safe_file_read import read_regular
 from ..base import AskFn, Features, Probe, Program, Spec, check_args, deny_all
 from ..model_list import ModelList
 from ..registry import parse_options
+from ..version_command import ask_version
 from .conversation import ClaudeCodeConversation
 from .launch import ARGS, INSTALL, RESERVED_ARGS, ClaudeCodeOptions, executable, launch_command
 from .policy import enforce
 from .usage import ClaudeCodeUsageMeter, previous_usage
 
-VERSION_S = 10.0
-"""How long `claude --version` may take."""
 CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK",
                "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")  # fmt: skip
 
@@ -96,7 +95,7 @@ class ClaudeCode:
             version = _bundled_version(path) or await _version(command, env)
         except AgentMissing as missing:
             return Probe(found=False, path=path, problem=missing.message, hint=missing.hint)
-        except (OSError, TimeoutError, ValueError) as error:
+        except (OSError, ValueError) as error:
             return Probe(found=False, path=path, problem=f"{path} --version: {error or type(error).__name__}")
         return Probe(found=True, path=path, version=version, signed_in=_signed_in(env))
 
@@ -155,14 +154,10 @@ def _bundled_version(path: str) -> str:
 
 
 async def _version(command: tuple[str, ...], env: Mapping[str, str]) -> str:
-    async with Process.start([*command, "--version"], cwd="/", env=env) as process:
-        process.close_stdin()
-        if not await process.wait(VERSION_S):
-            raise TimeoutError(f"no answer within {VERSION_S:g} s")
-        lines = [line async for batch in process.lines() for line in batch]
-    if process.returncode or not lines:
-        raise ValueError(process.stderr.strip() or f"exit status {process.returncode}")
-    return lines[0].decode(errors="replace").split()[0]
+    answer = await ask_version([*command, "--version"], env)
+    if answer.failure:
+        raise ValueError(answer.failure)
+    return answer.lines[0].split()[0]
 
 
 def _signed_in(env: Mapping[str, str], cwd: str = "") -> bool | None:

@@ -14,18 +14,17 @@ from typing import Any
 
 from ...errors import AgentError, AgentStartFailed
 from ...policy import Policy, Receipt
-from ...processes.async_process import Process
 from ...wire.jsonrpc import PeerGone, RpcError
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..model_list import MAX_MODELS, ModelList, mappings, model_list
 from ..registry import parse_options
+from ..version_command import ask_version
 from .conversation import CodexConversation
 from .launch import ARGS, RESERVED_ARGS, launch_command
 from .policy import controls, receipt
 from .server import CodexServer
 from .thread_params import CodexOptions, prestart_input
 
-PROBE_S = 15.0
 LIST_S = 30.0
 
 
@@ -85,14 +84,11 @@ class Codex:
         except AgentError as error:
             return Probe(found=False, problem=error.message, hint=error.hint)
         try:
-            printed = b""
-            async with asyncio.timeout(PROBE_S), Process.start([*argv[:-1], "--version"], cwd="/", env=env) as process:
-                process.close_stdin()
-                async for batch in process.lines():
-                    printed += b"\n".join(batch)
-        except (OSError, ValueError, TimeoutError) as error:
+            answer = await ask_version([*argv[:-1], "--version"], env)
+        except (OSError, ValueError) as error:
             return Probe(found=False, path=argv[0], problem=f"{argv[0]} cannot be run: {error}")
-        version = printed.decode(errors="replace").strip().rpartition(" ")[2]
+        printed = "\n".join(answer.lines)
+        version = printed.rpartition(" ")[2]
         if not version[:1].isdigit():
             return Probe(found=False, path=argv[0], problem=f"it is no Codex: {printed[:200]!r}")
         return Probe(found=True, path=argv[0], version=version, signed_in=_signed_in(env))

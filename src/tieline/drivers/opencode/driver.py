@@ -18,10 +18,10 @@ from ...background_tasks import cancel_and_wait
 from ...config import setting
 from ...errors import AgentError, AgentStartFailed, Unsupported, UsageError
 from ...policy import Policy, Receipt
-from ...processes.async_process import Process
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..model_list import ModelList, mappings, model_list, nearest_models
 from ..registry import parse_options
+from ..version_command import ask_version
 from .conversation import OpenCodeConversation
 from .event_stream import EventStream
 from .launch import ARGS, INSTALL, PROGRAM, RESERVED_ARGS, launch_command, resolve_command
@@ -29,7 +29,6 @@ from .policy import CAPABILITY_OF, Rules, receipt, session_rules
 from .prompt import prompt_body
 from .server import OpenCodeError, OpenCodeServer, ServerUnreachable
 
-PROBE_S = 20.0
 VARIANTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Names that OpenCode has for efforts. Which of them a model takes is for the server to say."""
 
@@ -295,19 +294,14 @@ async def _session(server: OpenCodeServer, spec: Spec, rules: Rules) -> tuple[st
 
 
 async def _version(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
-    lines: list[bytes] = []
     try:
-        async with Process.start([*argv, "--version"], cwd="/", env=env) as process, asyncio.timeout(PROBE_S):
-            process.close_stdin()
-            async for batch in process.lines():
-                lines += batch
-            await process.wait(PROBE_S)
-            status, words = process.returncode, process.stderr
+        answer = await ask_version([*argv, "--version"], env)
     except (OSError, ValueError) as error:
         raise AgentStartFailed(argv[0], f"it cannot be started: {error}", hint=INSTALL) from None
-    if status or not lines:
-        raise AgentStartFailed(argv[0], f"`--version` ended with status {status}", hint=words.strip()[-500:] or INSTALL)
-    return lines[-1].decode(errors="replace").strip()[:100]
+    if answer.failure:
+        hint = answer.stderr.strip()[-500:] or INSTALL
+        raise AgentStartFailed(argv[0], f"`--version` ended with status {answer.status}", hint=hint)
+    return answer.lines[-1][:100]
 
 
 def _signed_in(env: Mapping[str, str]) -> bool:

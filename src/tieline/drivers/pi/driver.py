@@ -5,7 +5,6 @@ that Pi passes on to us. Its parts: `launch` (how it is started, and the receipt
 turns and the asks), `events` (what it tells), `tools` (what its tools do).
 """
 
-import asyncio
 import re
 import shutil
 from collections.abc import AsyncGenerator, Mapping
@@ -23,10 +22,10 @@ from ..base import AskFn, Features, Probe, Program, Spec, check_args, deny_all
 from ..model_list import ModelList
 from ..registry import parse_options
 from ..run_as import chown_to_run_as
+from ..version_command import ask_version
 from .conversation import PiConversation
 from .launch import ARGS, RESERVED_ARGS, PiOptions, launch_command, receipt
 
-VERSION_S = 20.0
 INSTALL = "npm install -g @earendil-works/pi-coding-agent (it needs Node.js 22.19 or newer)"
 
 OPTIONS = PiOptions
@@ -85,21 +84,14 @@ class Pi:
         path = shutil.which(first, path=env.get("PATH", ""))
         if path is None:
             return Probe(found=False, problem=f"{first} is not on the PATH", hint=INSTALL)
-        printed = b""
         try:
-            async with (
-                asyncio.timeout(VERSION_S),
-                Process.start([path, *rest, "--version"], cwd="/", env=env) as process,
-            ):
-                process.close_stdin()
-                async for batch in process.lines():
-                    printed += b"\n".join(batch)
-                await process.wait(1.0)
-                words = (printed.decode(errors="replace") + process.stderr).strip()
-        except (OSError, ValueError, TimeoutError) as error:
-            return Probe(found=True, path=path, problem=f"its version cannot be read: {error or 'it does not answer'}")
-        number = re.search(r"\d+(?:\.\d+)+\S*", printed.decode(errors="replace"))
+            answer = await ask_version([path, *rest, "--version"], env)
+        except (OSError, ValueError) as error:
+            return Probe(found=True, path=path, problem=f"its version cannot be read: {error}")
+        printed = "\n".join(answer.lines)
+        number = re.search(r"\d+(?:\.\d+)+\S*", printed)
         if not number:
+            words = (printed + answer.stderr).strip()
             return Probe(found=True, path=path, problem=f"its version cannot be read: {words[:200]}", hint=INSTALL)
         self._version = number[0]
         signed = (Path(env.get("HOME") or "/") / ".pi/agent/auth.json").is_file()

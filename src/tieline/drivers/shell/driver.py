@@ -4,25 +4,20 @@ The prompt goes in as an argument or on standard input, the answer comes out as 
 over when the process exits or when it prints its own completion event. No wrapper script, no end marker, no shell.
 """
 
-import asyncio
 import os
 import re
 import shutil
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
-from ...errors import AgentDied, AgentError, AgentMissing
+from ...errors import AgentDied, AgentMissing
 from ...policy import CAPABILITIES, Capability, Enforcement, Policy, Receipt
-from ...processes.async_process import Process
-from ...wire.lines import LineTooLong
 from ..base import AskFn, Features, Probe, Program, Spec
 from ..registry import parse_options
+from ..version_command import ask_version
 from .command_line import ShellOptions, check_options, policy_controls
-from .conversation import ShellConversation, terminate
-
-PROBE_S = 15.0
-"""The time that the command gets to tell its version: some agents take seconds to start, more on a busy machine."""
+from .conversation import ShellConversation
 
 NO_CONTROLS = "a command line has no controls of its own: give it the agent's native arguments in policy_args"
 CLAIMED = "by the arguments in policy_args, as the configuration claims"
@@ -72,9 +67,14 @@ class Shell:
         if not self.options.version_args:
             return Probe(found=True, path=path)
         try:
-            printed = await _first_line(self.name, [path, *self.options.version_args], environment)
-        except (OSError, ValueError, AgentError) as error:
-            return Probe(found=True, path=path, problem=str(error), hint=self.options.install)
+            answer = await ask_version([path, *self.options.version_args], environment, cwd=os.curdir)
+        except (OSError, ValueError) as error:
+            problem = f"{' '.join(self.options.version_args)}: {error}"
+            return Probe(found=True, path=path, problem=problem, hint=self.options.install)
+        if answer.status:
+            problem = str(AgentDied(self.name, answer.status, answer.stderr))
+            return Probe(found=True, path=path, problem=problem, hint=self.options.install)
+        printed = answer.lines[0] if answer.lines else ""
         number = re.search(r"\d+(\.\d+)+\S*", printed)
         return Probe(found=True, path=path, version=number[0] if number else printed)
 
@@ -110,21 +110,3 @@ def find(program: str, env: Mapping[str, str], cwd: str) -> str | None:
         path = os.path.join(cwd, program)  # noqa: PTH118 (an absolute program wins, as exec sees it)
         return path if os.access(path, os.X_OK) and not os.path.isdir(path) else None  # noqa: PTH112
     return shutil.which(program, path=env.get("PATH", os.defpath))
-
-
-async def _first_line(name: str, argv: list[str], env: Mapping[str, str]) -> str:
-    """The first line that a command prints. Raises OSError, ValueError, AgentError."""
-    words = ""
-    async with Process.start(argv, cwd=os.curdir, env=env) as process:
-        process.close_stdin()
-        with suppress(TimeoutError, LineTooLong):
-            async with asyncio.timeout(PROBE_S):
-                async for batch in process.lines():
-                    words = words or next((line.decode(errors="replace").strip() for line in batch if line.strip()), "")
-                await process.wait(PROBE_S)
-        if process.returncode is None:
-            await terminate(process)
-            raise AgentError(name, f"{' '.join(argv[1:])} gave no answer within {PROBE_S:g} s")
-        if process.returncode:
-            raise AgentDied(name, process.returncode, process.stderr)
-    return words

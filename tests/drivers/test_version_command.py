@@ -1,0 +1,49 @@
+"""What programs answer to `--version`, or to anything else that is asked so."""
+
+import pytest
+
+from tieline.drivers import version_command
+from tieline.drivers.version_command import VersionAnswer, ask_version
+
+ENV = {"PATH": "/usr/bin:/bin"}
+
+ANSWERS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "one line": ("echo 1.2.3", ("1.2.3",), ""),
+    "empty lines before it": ("printf '\\n  \\nagent 1.2.3 \\n'", ("agent 1.2.3",), ""),
+    "no end of line": ("printf 1.2.3", ("1.2.3",), ""),
+    "more lines than anybody wants": ("seq 1000", tuple(str(n + 1) for n in range(20)), ""),
+    "not UTF-8": ("printf '1.2.3 \\377\\n'", ("1.2.3 �",), ""),
+    "it reads its input": ("cat; echo 1.2.3", ("1.2.3",), ""),
+    "nothing": ("true", (), "exit status 0"),
+    "a failure": ("exit 4", (), "exit status 4"),
+    "a failure with words": ("echo bad >&2; exit 4", (), "bad"),
+    "a failure after an answer": ("echo 1.2.3; exit 4", ("1.2.3",), "exit status 4"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_what_is_printed(name: str) -> None:
+    script, lines, failure = ANSWERS[name]
+    answer = await ask_version(["sh", "-c", script], ENV)
+    assert (answer.lines, answer.failure) == (lines, failure)
+
+
+async def test_a_line_without_end_ends_it() -> None:
+    answer = await ask_version(["sh", "-c", "echo 1.2.3; exec tr '\\0' x < /dev/zero"], ENV)
+    assert answer.lines in (("1.2.3",), ())
+    assert answer.failure == f"exit status {answer.status}" != "exit status 0"
+
+
+async def test_one_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(version_command, "VERSION_S", 0.2)
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.2 s"):
+        await ask_version(["sh", "-c", "echo 1.2.3; exec sleep 300"], ENV)
+
+
+async def test_one_that_cannot_be_started() -> None:
+    with pytest.raises(OSError, match="no-such-program"):
+        await ask_version(["/no-such-program", "--version"], ENV)
+
+
+def test_an_answer_without_failure() -> None:
+    assert VersionAnswer(("1.2.3",), 0, "a warning").failure == ""
