@@ -175,7 +175,12 @@ def _lock(lock: Path) -> int:
                 raise GitFailed(f"another git is at work: {lock} exists", hint=hint) from None
             time.sleep(RETRY_S)
         else:
-            os.write(descriptor, f"tieline {os.getpid()} {platform.node()}\n".encode())
+            try:
+                _write_all(descriptor, f"tieline {os.getpid()} {platform.node()}\n".encode())
+            except OSError:  # a full disk: a lock that does not say whose it is would stay for good
+                os.close(descriptor)
+                lock.unlink(missing_ok=True)
+                raise
             return descriptor
 
 
@@ -218,6 +223,9 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def _check_ref(own: Repository, ref: str, before: str) -> None:
+    with suppress(OSError):  # what is not read could be a branch of that name
+        if Path(own.common_dir, "packed-refs").stat().st_size > MAX_REFS:
+            raise GitFailed(f"{own.common_dir} has more references than Tieline reads", hint="Use git itself there.")
     if own.reference(ref) != before:
         raise GitFailed(f"{_named(ref)} has just been changed by somebody else", hint="Look at it, then try again.")
 
