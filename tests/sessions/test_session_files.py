@@ -69,6 +69,15 @@ def test_names(home: Path) -> None:
     assert read_session_file(str(home), "link/a.py").text == "print(1)\n"
 
 
+def test_why_it_is_not_shown(home: Path) -> None:
+    for name, why in (
+        ("../secret", "is not inside"), ("gone", "No such file"), ("src", "not a regular file"),
+        ("a\0b", "no file is named"), ("", "no file is named"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=why):
+            read_session_file(str(home), name)
+
+
 def test_nothing_outside_of_it(home: Path) -> None:
     (home / "out").symlink_to(home.parent)
     (home / "file").symlink_to(home.parent / "secret")

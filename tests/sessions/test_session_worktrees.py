@@ -26,8 +26,8 @@ pytestmark = pytest.mark.slow
 ID = "0199a2f00dbabe"
 
 
-def service(place: Path) -> SessionWorktrees:
-    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(place / "state")}
+def service(place: Path, *, home: str = "/nonexistent") -> SessionWorktrees:
+    env = {"PATH": "/usr/bin:/bin", "HOME": home, "TIELINE_HOME": str(place / "state")}
     return SessionWorktrees(Worktrees(env))
 
 
@@ -374,6 +374,20 @@ async def test_without_a_base_branch_or_a_name_it_says_what_to_do(repository: Pa
         await ours.merge(nobody)
     assert "git config --global user.name" in told.value.hint
     assert Path(nobody.cwd, "shop.py").read_text() == "colour = 'blue'\n"
+
+
+async def test_a_merge_is_by_the_name_that_git_would_use(repository: Path, tmp_path: Path) -> None:
+    """The user's configuration may have another name for the repositories of a client (includeIf)."""
+    home = tmp_path / "home"
+    home.mkdir()
+    ours = service(tmp_path, home=str(home))
+    git(repository, "config", "--unset", "user.name")
+    (home / "client").write_text("[user]\n\tname = Ada Client\n")
+    (home / ".gitconfig").write_text(f'[user]\n\tname = Ada\n[includeIf "gitdir:{repository}/"]\n\tpath = client\n')
+    record = await begin(ours, repository)
+    write(record)
+    await ours.merge(record)
+    assert git(repository, "log", "-1", "--format=%an %cn") == "Ada Client Ada Client"
 
 
 async def test_a_repository_inside_it_is_not_removed(repository: Path, ours: SessionWorktrees) -> None:

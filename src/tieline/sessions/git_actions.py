@@ -28,6 +28,7 @@ from ..processes.spawn import find as find_program
 from ..safe_file_read import read_regular
 from . import git_repository, git_writes
 from .git_repository import Repository
+from .git_settings import NOBODY, TELL_GIT, TIELINE, GitSettings, Identity, read_settings
 from .safe_git import HUGE, Git, GitFailed, copy_index, opened
 from .workspace_diff import MAX_DIFF, beyond_link, store_of
 
@@ -48,11 +49,6 @@ SETTINGS = ("core.autocrlf", "core.eol", "core.filemode", "core.symlinks", "core
 _PLAIN = re.compile(r"[a-z]{1,10}")
 _STATES: Mapping[str, FileState] = {"A": "added", "D": "deleted", "U": "conflict"}
 _HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit")
-_KEEPER = {
-    f"GIT_{role}_{what}": value
-    for role in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "Tieline"), ("EMAIL", "tieline@localhost.invalid"))
-}
 
 
 class ChangedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -127,8 +123,7 @@ class OpenRepository(Struct):
     own: Repository
     git: Git
     index: bytes | None  # the user's own, as it was
-    config: Mapping[str, str]  # the repository's own, as data
-    user: Mapping[str, str]  # the user's own configuration
+    settings: GitSettings
     env: Mapping[str, str]
     head: str
     base: str  # the tree of the last commit, or an empty one
@@ -138,13 +133,9 @@ class OpenRepository(Struct):
         """Git goes by the attributes from outside of the tree and those in it; `but` outranks them."""
         (self.git.place / "info" / "attributes").write_bytes(self.attributes + b"\n" + but)
 
-    def setting(self, name: str) -> str:
-        return self.config.get(name) or self.user.get(name, "")
-
     @property
-    def author(self) -> tuple[str, str] | None:
-        name, mail = self.setting("user.name"), self.setting("user.email")
-        return (name, mail) if name and mail else None
+    def author(self) -> Identity | None:
+        return self.settings.identity(self.env)
 
     def settled(self) -> None:
         """Raises UsageError while git is in the middle of something."""
@@ -161,36 +152,23 @@ async def open_repository(
     found = await asyncio.to_thread(git_repository.find, cwd)
     if found is None:
         raise GitFailed(f"{cwd} is not in a git repository", hint="Run `git init` there.")
-    config = await asyncio.to_thread(_read_config, found)
     objects = Path(found.common_dir, "objects")
     async with opened(
         found, env, store=store_of(found, env), keep=keep, objects=objects if keep else None, within_s=within_s
     ) as git:
-        local = await _settings(git, config)
-        if local.get("extensions.refstorage", "files") != "files":
+        settings = await read_settings(git, found, env)
+        if settings.own.get("extensions.refstorage", "files") != "files":
             raise GitFailed(f"{found.top} keeps its branches in a reftable, which Tieline does not write")
-        # In the repository's own git directory: conditions in the user's configuration (includeIf) ask which it is.
-        listed = await git.run_as_user(
-            "config",
-            "--global",
-            "--includes",
-            "-z",
-            "--list",
-            user=env,
-            env={"GIT_DIR": found.git_dir},
-            codes=(0, 1, 128),
-        )
-        user = _pairs(listed)
         index = await asyncio.to_thread(git_writes.read_index, found)
         if await asyncio.to_thread(copy_index, found, git.place):
             (git.place / "theirs").replace(git.index)
         head = found.commit
         tree = f"{head}^{{tree}}"
         base = await git.run("rev-parse", tree) if head else await git.run("mktree")
-        repository = OpenRepository(found, git, index, local, user, env, head, os.fsdecode(base).strip())
+        repository = OpenRepository(found, git, index, settings, env, head, os.fsdecode(base).strip())
         with (git.place / "config").open("a") as file:
             for name in SETTINGS:
-                if _PLAIN.fullmatch(value := repository.setting(name).lower()):
+                if _PLAIN.fullmatch(value := repository.settings.get(name).lower()):
                     file.write(f"[core]\n\t{name.removeprefix('core.')} = {value}\n")
         repository.attributes = await asyncio.to_thread(_outer_attributes, repository)
         repository.convert(CONVERSIONS)
@@ -218,7 +196,7 @@ async def working_tree(cwd: str, env: Mapping[str, str]) -> WorkingTree:
             top=own.top,
             branch=own.branch,
             commit=repository.head,
-            author=f"{author[0]} <{author[1]}>" if author else "",
+            author=f"{author.name} <{author.email}>" if author else "",
             remote=remote,
             upstream=f"{remote}/{branch}" if seen else "",
             ahead=ahead,
@@ -268,14 +246,11 @@ async def commit(cwd: str, env: Mapping[str, str], message: str) -> ChangeOutcom
         if not own.branch:
             raise UsageError("no branch is checked out", field="session", hint="Make one there: `git switch -c NAME`.")
         if (author := repository.author) is None:
-            hint = "Tell git once: `git config --global user.name …` and `user.email …`."
-            raise UsageError("git does not know who you are", field="author", hint=hint)
+            raise UsageError(NOBODY, field="author", hint=TELL_GIT)
         written = await _write_tree(repository)
         if written == repository.base:
             raise UsageError("nothing is staged", field="paths", hint="Choose the files of the commit first.")
-        who = {"NAME": author[0], "EMAIL": author[1]}
-        as_user = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in who.items()}
-        as_user |= {"TZ": env["TZ"]} if "TZ" in env else {}
+        as_user = author.env() | ({"TZ": env["TZ"]} if "TZ" in env else {})
         parents = ("-p", head) if head else ()
         made = await git.run("commit-tree", written, *parents, "-F", "-", feed=f"{text}\n".encode(), env=as_user)
         new = os.fsdecode(made).strip()
@@ -338,7 +313,7 @@ async def list_changes(repository: OpenRepository) -> Listing:
 
 def upstream(repository: OpenRepository) -> tuple[str, str, str]:
     """The remote and its branch that this one belongs to, and the commit that it had when it was last seen."""
-    branch, config = repository.own.branch, repository.config
+    branch, config = repository.own.branch, repository.settings.own
     if not branch:
         return "", "", ""
     remotes = sorted({name.split(".", 1)[1].rpartition(".")[0] for name in config if _REMOTE_URL.fullmatch(name)})
@@ -389,10 +364,10 @@ async def _keep(repository: OpenRepository, before: str, now: str) -> str:
     git, head = repository.git, repository.head
     parents = ["-p", head]
     if before not in (repository.base, now):
-        made = await git.run("commit-tree", before, "-p", head, "-m", "What was staged", env=_KEEPER)
+        made = await git.run("commit-tree", before, "-p", head, "-m", "What was staged", env=TIELINE.env())
         parents += ["-p", os.fsdecode(made).strip()]
     message = "What was there before Tieline took it back"
-    kept = os.fsdecode(await git.run("commit-tree", now, *parents, "-m", message, env=_KEEPER)).strip()
+    kept = os.fsdecode(await git.run("commit-tree", now, *parents, "-m", message, env=TIELINE.env())).strip()
     ref = f"{KEPT}/{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{kept[:10]}"
     await asyncio.to_thread(git_writes.write_ref, repository.own, ref, None, kept)
     return ref
@@ -496,7 +471,7 @@ def _outer_attributes(repository: OpenRepository) -> bytes:
     """The user's own, then the repository's, which count more."""
     home = repository.env.get("HOME", "")
     base = repository.env.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
-    users = repository.setting("core.attributesfile") or (f"{base}/git/attributes" if base else "")
+    users = repository.settings.get("core.attributesfile") or (f"{base}/git/attributes" if base else "")
     rules: list[bytes] = []
     for path in (re.sub(r"^~(?=/)", home, users), f"{repository.own.common_dir}/info/attributes"):
         with suppress(OSError, ValueError):
@@ -504,33 +479,10 @@ def _outer_attributes(repository: OpenRepository) -> bytes:
     return b"\n".join(rules)
 
 
-def _read_config(found: Repository) -> bytes:
-    try:
-        return read_regular(f"{found.common_dir}/config", MAX_CONFIG)
-    except OSError:
-        return b""
-
-
-async def _settings(git: Git, content: bytes) -> Mapping[str, str]:
-    """The last value of each. Read from a copy, without what it includes."""
-    copy = git.place / "their-config"
-    copy.write_bytes(content)
-    return _pairs(await git.run("config", "--file", str(copy), "--no-includes", "-z", "--list"))
-
-
-def _pairs(listed: bytes) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for entry in listed.split(b"\0"):
-        name, separator, value = entry.partition(b"\n")
-        if name:
-            found[os.fsdecode(name)] = os.fsdecode(value) if separator else "true"
-    return found
-
-
 def _skipped(repository: OpenRepository) -> tuple[str, ...]:
     folder = f"{repository.own.common_dir}/hooks"
-    hooks = repository.setting("core.hookspath") or any(os.access(f"{folder}/{name}", os.X_OK) for name in _HOOKS)
-    signing = repository.setting("commit.gpgsign").lower() in ("true", "yes", "on", "1")
+    hooks = repository.settings.get("core.hookspath") or any(os.access(f"{folder}/{name}", os.X_OK) for name in _HOOKS)
+    signing = repository.settings.get("commit.gpgsign").lower() in ("true", "yes", "on", "1")
     return tuple(name for name, there in (("hooks", hooks), ("signing", signing)) if there)
 
 

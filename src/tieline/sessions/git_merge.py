@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from ..safe_file_read import read_regular
 from .git_repository import Repository
+from .git_settings import NOBODY, TELL_GIT, TIELINE, Identity, read_settings
 from .git_writes import locked, replace_file, write_ref
 from .safe_git import Git, GitFailed, copy_index, opened
 from .workspace_diff import beyond_link
@@ -42,20 +43,6 @@ class MergeConflict(GitFailed):
     pass
 
 
-class Identity(Struct, frozen=True):
-    """Who commits."""
-
-    name: str
-    email: str
-
-    def env(self) -> dict[str, str]:
-        who = {"NAME": self.name, "EMAIL": self.email}
-        return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in who.items()}
-
-
-TIELINE = Identity("Tieline", "tieline@localhost.invalid")
-
-
 class Advance(Struct, frozen=True):
     """What a checkout is being brought to."""
 
@@ -73,30 +60,11 @@ class TreeChange(NamedTuple):
 
 
 async def identity(git: Git, repository: Repository, env: Mapping[str, str]) -> Identity:
-    """Who the user is to git: by the environment, the repository's configuration, the user's own. Raises GitFailed."""
-    home = env.get("HOME", "")
-    own = env.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    files = [repository.config]
-    for path in (f"{home}/.gitconfig", f"{own}/git/config"):
-        try:
-            files.append(read_regular(path, CHUNK))
-        except (OSError, ValueError):
-            continue
-    name, email = env.get("GIT_AUTHOR_NAME", ""), env.get("GIT_AUTHOR_EMAIL", "")
-    draft = git.place / "identity"
-    for content in files:
-        draft.write_bytes(content)
-        name = name or await _setting(git, draft, "user.name")
-        email = email or await _setting(git, draft, "user.email")
-    if not name or not email:
-        hint = 'Tell it: git config --global user.name "…" and git config --global user.email "…"'
-        raise GitFailed("git does not know who you are", hint=hint)
-    return Identity(name, email)
-
-
-async def _setting(git: Git, file: Path, key: str) -> str:
-    found = await git.run("config", "--file", str(file), "--get", key, codes=(0, 1, 3))
-    return found.decode(errors="replace").strip()
+    """Of the user. Raises GitFailed."""
+    found = (await read_settings(git, repository, env)).identity(env)
+    if found is None:
+        raise GitFailed(NOBODY, hint=TELL_GIT)
+    return found
 
 
 async def merge_trees(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:

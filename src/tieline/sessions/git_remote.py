@@ -94,7 +94,7 @@ async def push(cwd: str, env: Mapping[str, str], *, digest: str = "") -> ChangeO
         except GitFailed as error:
             hint = "If the remote has other commits, fetch and merge them in a terminal."
             raise GitFailed(_without_password(error.message), hint=hint) from None
-        if target.seen or repository.config.get(f"remote.{target.remote}.fetch"):
+        if target.seen or repository.settings.own.get(f"remote.{target.remote}.fetch"):
             ref = f"refs/remotes/{target.remote}/{target.branch}"
             await asyncio.to_thread(git_writes.write_ref, own, ref, None, head)
     return ChangeOutcome(done=f"pushed {own.branch} to {target.shown}", commit=head)
@@ -157,7 +157,8 @@ async def _target(repository: OpenRepository) -> _Target:
     remote, branch, seen = upstream(repository)
     if not remote:
         raise UsageError("the repository has no remote", field="session", hint="Add one: `git remote add origin …`.")
-    given = repository.config.get(f"remote.{remote}.pushurl") or repository.config.get(f"remote.{remote}.url", "")
+    own = repository.settings.own
+    given = own.get(f"remote.{remote}.pushurl") or own.get(f"remote.{remote}.url", "")
     _check(given)
     await git.run("config", "--file", str(git.place / "config"), "remote.target.url", given)
     printed = await git.run_as_user("remote", "get-url", "--push", "target", user=repository.env)

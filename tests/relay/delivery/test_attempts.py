@@ -1,12 +1,15 @@
 """Attempts: what a delivery that does not end in its time costs, and who may end it."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
-from tests.relay.conftest import over, states
+from msgspec.structs import replace
+from tests.relay.conftest import QUICK, over, relaying, states
 
-from tieline.channels.base import DeliveryContext, delivered
-from tieline.envelopes import DeliveryResult, Envelope, Limits
+from tieline.channels.base import DeliveryContext, delivered, failed
+from tieline.envelopes import DeliveryResult, Envelope, Limits, MessageReceipt
+from tieline.errors import BusClosed
 from tieline.relay import Relay
 from tieline.relay.delivery import attempts
 from tieline.testing.wait_for import eventually
@@ -83,3 +86,74 @@ async def test_a_delivery_that_somebody_else_cancels_is_repeated(relay: Relay) -
     async with asyncio.timeout(30):
         await taken.wait()
     assert "failed" not in states(await over(relay, sent.id))
+
+
+async def test_each_attempt_is_written_down_before_the_endpoint_is_called(relay: Relay) -> None:
+    """Also one after the first, which was stored with its message: an attempt that kills the relay must count."""
+    kept: list[tuple[int, str] | None] = []
+
+    async def take(envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
+        receipt = await relay.store.receipt(envelope.id)  # none: the log says it, with the message
+        kept.append((receipt.attempts, receipt.state) if receipt else None)
+        return delivered() if context.attempt == 3 else failed("busy")
+
+    relay.serve(TARGET, take)
+    await over(relay, (await relay.send(TARGET, "hello", sender=ME)).id)
+    assert kept == [None, (2, "offered"), (3, "offered")]
+
+
+async def test_what_is_put_off_again_and_again_is_told_once(relay: Relay) -> None:
+    """And costs no attempt, however often."""
+    reasons = ["full", "full", "full", "asleep", "asleep"]
+
+    async def take(envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
+        return failed(reasons.pop(0), counts=False) if reasons else delivered()
+
+    relay.serve(TARGET, take)
+    ended = await over(relay, (await relay.send(TARGET, "hello", sender=ME)).id)
+    assert [(step.state, step.reason) for step in ended.steps] == [
+        ("accepted", ""),
+        ("stored", ""),
+        ("offered", ""),
+        ("failed", "full"),
+        ("offered", ""),
+        ("failed", "asleep"),
+        ("offered", ""),
+        ("injected", ""),
+    ]
+    assert ended.attempts == 1
+
+
+async def test_a_relay_that_died_after_the_last_attempt_went_in_asks_what_became_of_it(tmp_path: Path) -> None:
+    """The endpoint has it: it is asked again, without a further attempt, and nobody is told that it was given up."""
+    url, last = f"sqlite://{tmp_path}/bus.db", replace(QUICK, attempts=1)
+    begun = asyncio.Event()
+
+    async def hang(envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
+        await context.progress("injected")
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def take(envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
+        repeated.append((context.attempt, context.repeated))
+        return delivered()
+
+    repeated: list[tuple[int, bool]] = []
+    async with relaying(url, settings=last) as relay:
+        save = relay.store.save_receipt
+
+        async def dies(receipt: MessageReceipt, moment: str = "") -> None:
+            if moment == "interrupted":
+                raise BusClosed
+            await save(receipt, moment)
+
+        relay.store.save_receipt = dies  # type: ignore[method-assign]
+        relay.serve(TARGET, hang)
+        sent = await relay.send(TARGET, "hello", sender=ME)
+        async with asyncio.timeout(30):
+            await begun.wait()
+    async with relaying(url, settings=last) as relay:
+        relay.serve(TARGET, take)
+        ended = await over(relay, sent.id)
+    assert (ended.state, ended.attempts, repeated) == ("injected", 1, [(1, True)])
