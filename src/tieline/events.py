@@ -44,9 +44,17 @@ class Init(Event, tag="init", frozen=True):
     receipt: Receipt | None = None
 
 
+class AttachedFile(Struct, frozen=True, omit_defaults=True):
+    """A file that was given with a prompt, without its content."""
+
+    name: str
+    media_type: str = ""
+
+
 class TurnStarted(Event, tag="turn_started", frozen=True):
     prompt: str
     id: str = ""  # of a durable prompt
+    attachments: tuple[AttachedFile, ...] = ()
 
 
 class TextDelta(Event, tag="text_delta", frozen=True):

@@ -59,11 +59,11 @@ class HubProcess:
         (self.place / "test_greeting.py").write_text("print('passed')\n")
         self._client: httpx2.AsyncClient | None = None
 
-    def agent(self, name: str, *replies: Reply) -> None:
-        """An agent whose model is a script. Before the hub starts."""
+    def agent(self, name: str, *replies: Reply, attachments: Sequence[str] = ()) -> None:
+        """An agent whose model is a script, and the media types that it takes. Before the hub starts."""
         script = self.root / f"{name}.json"
         script.write_bytes(msgspec.json.encode(replies))
-        self._agents[name] = {"type": "scripted", "script": str(script)}
+        self._agents[name] = {"type": "scripted", "script": str(script), "attachments": list(attachments)}
 
     async def fill(self, session: str, events: Sequence[Event]) -> None:
         """Events of a session that is made later. Before the hub starts."""

@@ -168,7 +168,7 @@ async def test_a_path_opens_the_file_and_an_image_is_shown(
         await hub.session("listener", id="filed", title="Draw it")
     page = await open_page(hub, size, path="/s/filed")
     log = page.get_by_role("log")
-    image = log.get_by_role("img", name="shot.png")
+    image = log.get_by_role("button", name="shot.png").locator("img")
     await expect(image).to_be_visible()
     assert await image.evaluate("image => image.naturalWidth") == 1
     await log.get_by_role("button", name="pkg/deep/inner.py:2").click()

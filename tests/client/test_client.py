@@ -481,6 +481,7 @@ async def test_every_route_has_its_method(hub: Running, client: Client) -> None:
         lambda c: c.move_prompt("x", "x"),
         lambda c: c.edit_prompt("x", "x", "y"),
         lambda c: c.retry_prompt("x", "x"),
+        lambda c: c.prompt_attachment("x", "x", "x"),
         lambda c: c.events("x"),
         lambda c: c.messages("x"),
         lambda c: c.diff("x"),

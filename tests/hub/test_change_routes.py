@@ -190,6 +190,7 @@ async def test_only_a_person_changes_something(hub: Running, tmp_path: Path) -> 
     session = (await hub.session())["id"]
     paths = [("POST", f"{API}/sessions/{session}/changes/{action}") for action in ACTIONS]
     paths += [("GET", f"{API}/sessions/{session}/changes"), ("GET", f"{API}/sessions/{session}/file?path=a")]
+    paths += [("GET", f"{API}/sessions/{session}/prompts/p/attachments/0")]
     for kind in ("node", "mesh"):
         _, key = await hub.hub.devices.add(kind, "limited")
         async with caller(hub.url, key) as limited:

@@ -174,20 +174,58 @@ async def test_prompts_wait_move_and_are_taken_back(hub: Running) -> None:
     assert next(one["event"]["status"] for one in told if one["event"]["type"] == "done") == "interrupted"
 
 
-async def test_attachments_arrive(tmp_path: Path) -> None:
+PNG = b"\x89PNG\r\n\x1a\n and what follows"
+GIVEN = {
+    "note.txt": ("text/plain", b"the content", {"text": "the content"}),
+    "dot.png": ("image/png", PNG, {"data": base64.b64encode(PNG).decode(), "media_type": "image/png"}),
+    "named.png": ("image/png", b"<svg onload=alert(1)>", {"text": "<svg onload=alert(1)>"}),
+    "page.svg": ("image/svg+xml", b"<svg/>", {"text": "<svg/>"}),
+    "raw.gif": ("image/gif", b"\0\1", {"media_type": "application/octet-stream"}),
+}
+"""A file's name: its type as the sender says, its content, and what is shown of it."""
+
+
+@pytest.mark.parametrize("with_session", [False, True], ids=["prompt", "first prompt of a session"])
+async def test_attachments_arrive_and_are_shown(tmp_path: Path, with_session: bool) -> None:
     told: list[str] = []
-    driver = Scripted([(script.Say("Seen."),)], on_model_input=told.append)
+    driver = Scripted([(script.Say("Seen."),)], attachments=("*/*",), on_model_input=told.append)
     async with running(tmp_path, drivers={"scripted": driver}) as hub:
-        session = (await hub.session())["id"]
-        data = base64.b64encode(b"the content").decode()
-        attachment = {"name": "note.txt", "media_type": "text/plain", "data": data}
-        reply = await hub.client.post(
-            f"/api/v1/sessions/{session}/prompts", json={"text": "Look", "attachments": [attachment]}
-        )
-        if driver.features.attachments:
-            assert reply.json()["attachments"] == ["note.txt"]
+        files = [
+            {"name": name, "media_type": kind, "data": base64.b64encode(content).decode()}
+            for name, (kind, content, _) in GIVEN.items()
+        ]
+        if with_session:
+            session = (await hub.session(prompt="Look", attachments=files))["id"]
         else:
-            assert (reply.status_code, reply.json()["code"]) == (422, "Unsupported")
+            session = (await hub.session())["id"]
+            said = {"text": "Look", "attachments": files}
+            reply = await hub.client.post(f"/api/v1/sessions/{session}/prompts", json=said)
+            assert reply.json()["attachments"] == [*GIVEN]
+        started = next(one["event"] for one in await events(hub, session) if one["event"]["type"] == "turn_started")
+        assert {one["name"]: one["media_type"] for one in started["attachments"]} == {
+            name: kind for name, (kind, _, _) in GIVEN.items()
+        }
+        assert told == ["Look", *(content.decode(errors="replace") for _, content, _ in GIVEN.values())]
+        messages = (await hub.client.get(f"/api/v1/sessions/{session}/messages")).json()
+        assert messages[0]["attachments"] == started["attachments"]
+        path = f"/api/v1/sessions/{session}/prompts/{started['id']}/attachments"
+        for number, (name, (_, _, shown)) in enumerate(GIVEN.items()):
+            assert (await hub.client.get(f"{path}/{number}")).json() == {"path": name, **shown}
+        for wrong in (
+            f"{path}/5",
+            f"{path}/-1",
+            f"{path}/%C2%B2",
+            f"{path}/x",
+            path.replace(started["id"], "no") + "/0",
+        ):
+            assert (await hub.client.get(wrong)).status_code == 404, wrong
+
+
+async def test_an_agent_without_files_refuses_them(hub: Running) -> None:
+    session = (await hub.session())["id"]
+    file = {"name": "dot.png", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
+    reply = await hub.client.post(f"/api/v1/sessions/{session}/prompts", json={"text": "Look", "attachments": [file]})
+    assert (reply.status_code, reply.json()["code"]) == (422, "Unsupported")
 
 
 async def test_nodes_and_agents(hub: Running) -> None:

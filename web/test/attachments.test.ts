@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { refusalOf } from '../src/prompts/attach-files'
 import { readAttachment, acceptsType, attachmentSize } from '../src/prompts/attachments'
 
 describe('files', () => {
@@ -15,4 +16,11 @@ describe('files', () => {
     expect(made).toEqual({ name, media_type: expected, data: btoa(content) })
     expect(attachmentSize(made)).toBeGreaterThanOrEqual(content.length)
   })
+  it.each([
+    ['image/png', undefined, ''], ['image/png', ['image/*'], ''], ['image/png', ['*/*'], ''],
+    ['image/png', [], 'Codex takes text only: a.b cannot be sent.'],
+    ['image/png', ['text/*'], 'Codex takes no images: a.b cannot be sent.'],
+    ['image/heic', ['image/png', 'text/*'], 'Codex does not accept a.b (image/heic).'],
+    ['application/zip', ['image/*'], 'Codex does not accept a.b (application/zip).'],
+  ] as const)('%s for one that takes %s: "%s"', (media_type, types, expected) => expect(refusalOf({ name: 'Codex', types }, [{ name: 'a.b', media_type, data: '' }])).toBe(expected))
 })

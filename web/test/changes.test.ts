@@ -38,7 +38,7 @@ async function panel(reply: (method: string, path: string, body: Record<string, 
   }
   const box = document.body.appendChild(document.createElement('div'))
   render(h(ChangesPanel, { session }), box)
-  await settled()
+  await vi.waitFor(() => expect(box.querySelector('.diff-line.tappable')).not.toBeNull(), 10_000)
   const button = (name: string) => [...box.querySelectorAll('button')].find((one) => (one.getAttribute('aria-label') ?? one.textContent ?? '').includes(name))!
   return { box, calls, button, posted: () => calls.filter(([method]) => method === 'POST') }
 }

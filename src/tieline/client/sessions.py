@@ -19,6 +19,7 @@ from ..protocol.request_bodies import (
 )
 from ..protocol.views import CommandView, PromptView, SessionMark
 from ..sessions.records import AskRecord, SessionRecord
+from ..sessions.session_files import WorkFile
 from ..sessions.transcript import TranscriptItem
 from .api_requests import ApiRequests
 
@@ -109,6 +110,10 @@ class SessionsApi(ApiRequests):
     async def edit_prompt(self, session: str, prompt: str, text: str) -> PromptView | CommandView:
         """Replace its text; refused once it runs."""
         return await self.tell("PATCH", f"sessions/{session}/prompts/{prompt}", PromptView, PromptEdit(text=text))
+
+    async def prompt_attachment(self, session: str, prompt: str, number: int | str) -> WorkFile:
+        """A file that was given with a prompt, by its number from 0. It is kept for a week after the turn."""
+        return await self.get(f"sessions/{session}/prompts/{prompt}/attachments/{number}", WorkFile)
 
     async def retry_prompt(self, session: str, prompt: str) -> PromptView | CommandView:
         """Send a prompt again that failed, or whose end nobody knows: once, however often this is called."""

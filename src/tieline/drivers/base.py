@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from ..config import setting
 from ..errors import PolicyUnenforceable, Unsupported, UsageError
-from ..events import Answer, Ask, Event
+from ..events import Answer, Ask, AttachedFile, Event
 from ..policy import PRESETS, Policy, Receipt
 from .launch_extras import check_extras
 
@@ -52,6 +52,10 @@ class Attachment(Struct, frozen=True, kw_only=True, omit_defaults=True):
     data: bytes = b""
     media_type: str = "application/octet-stream"
     name: str = ""
+
+    def describe(self) -> AttachedFile:
+        """The file as people see it, without its content."""
+        return AttachedFile(self.name or self.path.rpartition("/")[2] or self.media_type, self.media_type)
 
 
 class Prompt(Struct, frozen=True, omit_defaults=True):

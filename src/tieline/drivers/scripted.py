@@ -74,6 +74,7 @@ class ScriptedOptions(Struct, frozen=True, forbid_unknown_fields=True):
         str, setting("JSON file with what the agent does. Without it the demo plays.", "/home/me/script.json")
     ] = ""
     env: Mapping[str, str] = {}  # added to the environment of its commands
+    attachments: Annotated[tuple[str, ...], setting("Media types of files that a prompt may have.", ("image/*",))] = ()
 
 
 OPTIONS = ScriptedOptions
@@ -82,7 +83,8 @@ OPTIONS = ScriptedOptions
 
 def create(name: str, options: Mapping[str, Any]) -> "Scripted":
     chosen = parse_options(ScriptedOptions, name, options)
-    return Scripted(script.load(chosen.script) if chosen.script else DEMO, name=name, env=chosen.env)
+    replies = script.load(chosen.script) if chosen.script else DEMO
+    return Scripted(replies, name=name, env=chosen.env, attachments=chosen.attachments)
 
 
 class Scripted:
@@ -96,6 +98,7 @@ class Scripted:
         *,
         name: str = "scripted",
         env: Mapping[str, str] | None = None,
+        attachments: tuple[str, ...] = (),
         on_model_input: Callable[[str], None] = lambda text: None,
         on_stall: Callable[[], None] = lambda: None,
     ) -> None:
@@ -103,6 +106,7 @@ class Scripted:
         self.name = name
         self.replies = replies
         self.env = env or {}
+        self.features = replace(type(self).features, attachments=attachments)
         self.on_model_input = on_model_input
         self.on_stall = on_stall
 
@@ -179,6 +183,8 @@ class ScriptedConversation:
                     Init(self._driver.name, self.native_id, self._spec.cwd, self._spec.model, receipt=self.receipt)
                 )
             self._driver.on_model_input(turn.prompt.text)
+            for file in turn.prompt.attachments:
+                self._driver.on_model_input((file.data or Path(file.path).read_bytes()).decode(errors="replace"))
             words = len(turn.prompt.text.split())
             said = 0
             while True:

@@ -27,6 +27,7 @@ class NewSession(Body, AgentOptions, frozen=True, kw_only=True):
     resume: str = ""
     fork: bool = False  # with resume: go on in a copy
     prompt: str = ""  # the first one, if there is one already
+    attachments: tuple[Attachment, ...] = ()  # of the first prompt
     worktree: bool = False  # it works in a git worktree of its own, made from the repository of `cwd`
     branch: str = ""  # the worktree's; a name alone means one, too. Empty: by the title
 

@@ -5,7 +5,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ..drivers.base import Attachment
 from ..events import Outcome
 from ..sessions.records import AskRecord, PromptRecord, PromptStatus, SessionRecord
 from .teams import TeamRecord
@@ -128,7 +127,7 @@ def view(prompt: PromptRecord) -> PromptView:
         id=prompt.id,
         session=prompt.session,
         text=prompt.text,
-        attachments=tuple(map(_name, prompt.attachments)),
+        attachments=tuple(each.describe().name for each in prompt.attachments),
         status=prompt.status,
         place=prompt.place,
         created_at=prompt.created_at,
@@ -138,7 +137,3 @@ def view(prompt: PromptRecord) -> PromptView:
         problem=prompt.problem,
         by=prompt.by,
     )
-
-
-def _name(attachment: Attachment) -> str:
-    return attachment.name or attachment.path.rpartition("/")[2] or attachment.media_type

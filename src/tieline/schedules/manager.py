@@ -116,7 +116,7 @@ class ScheduleManager:
         fields = {name: getattr(record, name) for name in ScheduleFields.__struct_fields__}
         return ScheduleView(
             id=record.id,
-            attachments=tuple(each.name or each.media_type for each in record.attachments),
+            attachments=tuple(each.describe().name for each in record.attachments),
             paused=record.paused,
             created_at=record.created_at,
             created_by=record.created_by,

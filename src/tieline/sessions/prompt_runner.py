@@ -232,7 +232,8 @@ class PromptRunner:
             raise
         except TielineError as error:
             done = Done("error", error=str(error))
-            for event in (TurnStarted(prompt.text, prompt.id), Error(str(error), type(error).__name__), done):
+            started = TurnStarted(prompt.text, prompt.id, tuple(each.describe() for each in prompt.attachments))
+            for event in (started, Error(str(error), type(error).__name__), done):
                 await writer.write(event)
         finally:
             await cancel_and_wait(watchdog)

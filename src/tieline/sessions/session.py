@@ -107,10 +107,13 @@ class Session:
             events = conversation.turn(prompt if self.driver.features.turn_system else prompt.with_inline_system())
             clock = asyncio.create_task(expire()) if timeout is not None else None
             finished = False
+            described = tuple(each.describe() for each in prompt.attachments)
             try:
                 async for event in _whole(events, prompt):
                     if isinstance(event, TurnStarted):
-                        event = replace(event, prompt=prompt.text)  # what was said, without the frame
+                        event = replace(
+                            event, prompt=prompt.text, attachments=described
+                        )  # what was said, without the frame
                     elif isinstance(event, Init) and event.receipt is not None:
                         event = replace(event, receipt=with_run_as(self.driver, event.receipt))
                     elif isinstance(event, Done):

@@ -1,4 +1,5 @@
-"""A file in a session's directory, for those who watch it: a text, or an image by its first bytes."""
+"""A file in a session's directory, or given with a prompt, for those who watch it: a text, or an image by its first
+bytes."""
 
 import os
 
@@ -20,7 +21,7 @@ _IMAGES = (
 
 
 class WorkFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    path: str  # from the session's directory
+    path: str  # from the session's directory; of a file that was given with a prompt its name
     text: str = ""
     data: bytes = b""  # of an image
     media_type: str = "text/plain"  # application/octet-stream: neither, and not shown
@@ -36,10 +37,14 @@ def read_session_file(cwd: str, path: str) -> WorkFile:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UsageError(f"{path!r} cannot be read: {why}", field="path") from None
-    name = os.path.relpath(os.path.join(cwd, path), cwd)  # noqa: PTH118
+    if len(content) > MAX_IMAGE and _image(content):
+        raise UsageError(f"{path!r} is larger than {MAX_IMAGE:,} bytes", field="path")
+    return shown_file(os.path.relpath(os.path.join(cwd, path), cwd), content)  # noqa: PTH118
+
+
+def shown_file(name: str, content: bytes) -> WorkFile:
+    """A file's content as people may see it: by what it is, whatever its name and sender say."""
     if kind := _image(content):
-        if len(content) > MAX_IMAGE:
-            raise UsageError(f"{path!r} is larger than {MAX_IMAGE:,} bytes", field="path")
         return WorkFile(path=name, data=content, media_type=kind)
     if b"\0" in content[:8000]:
         return WorkFile(path=name, media_type="application/octet-stream")

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ..events import (
     Answer,
     Ask,
+    AttachedFile,
     Diff,
     Done,
     Error,
@@ -30,6 +31,7 @@ class TranscriptItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: float = 0.0
     kind: Literal["user", "text", "thinking", "tool", "ask", "plan", "diff", "warning", "error", "done"]
     text: str = ""
+    attachments: tuple[AttachedFile, ...] = ()  # given with a prompt
     parent: str = ""
     tool: ToolUse | None = None
     result: ToolResult | None = None
@@ -70,8 +72,8 @@ def _take(items: dict[str, TranscriptItem], entry: LogEntry, turn: int) -> None:
     seq, at, event = entry.seq, entry.at, entry.event
     own = f"#{seq}"
     match event:
-        case TurnStarted(prompt):
-            items[own] = TranscriptItem(seq=seq, at=at, kind="user", text=prompt)
+        case TurnStarted(prompt, _, files):
+            items[own] = TranscriptItem(seq=seq, at=at, kind="user", text=prompt, attachments=files)
         case Text(text, _, parent):
             items[own] = TranscriptItem(seq=seq, at=at, kind="text", text=text, parent=parent)
         case Thinking(text, _, parent):

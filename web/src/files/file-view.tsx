@@ -1,18 +1,18 @@
-/** A file of a session's directory, as its machine reads it: a text with its lines, or an image. */
+/** A file of a session's directory, as its machine reads it, or one that came with a prompt: a text with its lines, or an image. */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { errorMessage, get } from '../api/client'
+import { errorMessage, get, isNotFound } from '../api/client'
 import type * as P from '../generated/protocol'
 import { visible } from '../shared/visible-text'
 import { Tokens } from '../ui/code'
-import { CopyButton, Problem, useFetched } from '../ui/components'
+import { CopyButton, Problem, Sheet, useFetched } from '../ui/components'
+import { Icon } from '../ui/icons'
 import { useHighlighter } from '../ui/highlighting'
-
-const filePath = (session: string, path: string): string => `sessions/${encodeURIComponent(session)}/file?path=${encodeURIComponent(path)}`
+import { attachmentAddress, fileAddress, openFile, type FilePlace } from './opened-file'
 
 const SHOWN_LINES = 5000
 
-export function FileView({ session, path, line }: { session: string; path: string; line: number }) {
-  const { value, problem } = useFetched(() => get<P.WorkFile>(filePath(session, path)), [session, path])
+export function FileView({ session, path, line, from = fileAddress(session, path) }: FilePlace & { session: string }) {
+  const { value, problem } = useFetched(() => get<P.WorkFile>(from), [from])
   return (
     <div class="file-view">
       <p class="row"><code class="file-path">{visible(value?.path ?? path)}</code>{value?.text && <CopyButton text={value.text} />}</p>
@@ -45,28 +45,72 @@ function Lines({ text, path, line }: { text: string; path: string; line: number 
   )
 }
 
+const dataUrl = (file: P.WorkFile): string => `data:${file.media_type};base64,${file.data}`
+
 function Picture({ file }: { file: P.WorkFile }) {
-  return <img class="work-image" src={`data:${file.media_type};base64,${file.data}`} alt={visible(file.path)} />
+  return <img class="work-image" src={dataUrl(file)} alt={visible(file.path)} />
+}
+
+/** A picture in a conversation that opens large. */
+function OpenablePicture({ file, thumb = false }: { file: P.WorkFile; thumb?: boolean }) {
+  const [large, setLarge] = useState(false)
+  const name = visible(file.path)
+  return (
+    <>
+      <button type="button" class={thumb ? 'picture thumb' : 'picture'} title="Open it large" onClick={() => setLarge(true)}><img src={dataUrl(file)} alt={name} /></button>
+      {large && <Sheet title={name} wide onClose={() => setLarge(false)}><img class="large-picture" src={dataUrl(file)} alt={`${name}, whole`} /></Sheet>}
+    </>
+  )
 }
 
 const known = new Map<string, P.WorkFile>()
 const MAX_KNOWN = 20 // images that are kept, so that scrolling back does not load them again
 
-/** An image that an agent made or looked at, in the conversation. What is no image is not shown. */
-export function WorkImage({ session, path, version }: { session: string; path: string; version: string }) {
-  const key = `${session} ${path} ${version}`
-  const [file, setFile] = useState(known.get(key))
-  const [problem, setProblem] = useState('')
+function useImage(from: string, version: string): { readonly file?: P.WorkFile; readonly error?: unknown } {
+  const key = `${from} ${version}`
+  const [loaded, setLoaded] = useState<{ readonly key: string; readonly file?: P.WorkFile; readonly error?: unknown }>({ key, file: known.get(key) })
   useEffect(() => {
-    if (known.has(key)) return setFile(known.get(key))
+    if (known.has(key)) return setLoaded({ key, file: known.get(key) })
     let live = true
-    get<P.WorkFile>(filePath(session, path)).then((found) => {
-      known.set(key, found)
+    get<P.WorkFile>(from).then((file) => {
+      known.set(key, file)
       if (known.size > MAX_KNOWN) known.delete(known.keys().next().value!)
-      if (live) setFile(found)
-    }, (error: unknown) => { if (live) setProblem(errorMessage(error)) })
+      if (live) setLoaded({ key, file })
+    }, (error: unknown) => { if (live) setLoaded({ key, error }) })
     return () => { live = false }
   }, [key])
-  if (problem) return <p class="faint small-text">{visible(path)}: {problem}</p>
-  return file?.data ? <Picture file={file} /> : null
+  return loaded.key === key ? loaded : {}
+}
+
+/** An image that an agent made or looked at, in the conversation. What is no image is not shown. */
+export function WorkImage({ from, name, version }: { from: string; name: string; version: string }) {
+  const { file, error } = useImage(from, version)
+  if (error) return <p class="faint small-text">{visible(name)}: {errorMessage(error)}</p>
+  return file?.data ? <OpenablePicture file={file} /> : null
+}
+
+/** The files of a prompt: images as thumbnails, others by their names. */
+export function GivenFiles({ session, prompt, files }: { session: string; prompt: string; files: readonly P.AttachedFile[] }) {
+  return (
+    <ul class="given-files" aria-label="Attached files">
+      {files.map((file, number) => {
+        const from = prompt && attachmentAddress(session, prompt, number)
+        return (
+          <li key={number}>
+            {!from ? <span class="given-name"><Icon name="clip" /> {visible(file.name)}</span>
+              : /^image\/(?:png|jpeg|gif|webp)$/.test(file.media_type ?? '') ? <Thumbnail from={from} name={file.name} />
+                : <button type="button" class="given-name" title="Open the file" onClick={() => openFile(session, { path: file.name, line: 0, from })}><Icon name="clip" /> {visible(file.name)}</button>}
+          </li>
+        )
+      })}
+    </ul>
+  )
+}
+
+function Thumbnail({ from, name }: { from: string; name: string }) {
+  const { file, error } = useImage(from, '')
+  if (file?.data) return <OpenablePicture file={file} thumb />
+  if (!file && !error) return <span class="picture thumb" role="img" aria-label={`${visible(name)}, loading`} />
+  const why = isNotFound(error) ? 'not kept any more' : error ? errorMessage(error) : 'no image'
+  return <span class="given-name"><Icon name="clip" /> {visible(name)} <span class="faint">({why})</span></span>
 }

@@ -2,12 +2,21 @@
 import { signal } from '@preact/signals'
 import { createContext } from 'preact'
 
-export interface FilePlace { readonly path: string; readonly line: number } // 0: the whole file
+/** `line` 0: the whole file. `from`: its address at the hub, when it is none of the session's directory. */
+export interface FilePlace { readonly path: string; readonly line: number; readonly from?: string }
+
+const sessionAddress = (session: string): string => `sessions/${encodeURIComponent(session)}`
+
+/** Where the hub gives a file of a session's directory. */
+export const fileAddress = (session: string, path: string): string => `${sessionAddress(session)}/file?path=${encodeURIComponent(path)}`
+
+/** Where the hub gives a file that came with a prompt. */
+export const attachmentAddress = (session: string, prompt: string, number: number): string => `${sessionAddress(session)}/prompts/${encodeURIComponent(prompt)}/attachments/${number}`
 
 export const openedFile = signal<(FilePlace & { readonly session: string }) | undefined>(undefined)
 
-export function openFile(session: string, { path, line }: FilePlace): void {
-  openedFile.value = { session, path, line }
+export function openFile(session: string, place: FilePlace): void {
+  openedFile.value = { session, ...place }
 }
 
 /** The session whose files a text means; empty: none, so that its paths are no links. */

@@ -3,9 +3,11 @@ import type { Attachment } from './outbox'
 
 export const MAX_TOTAL_BYTES = 700 * 1024 // bytes of all files of a prompt, before base64
 const MAX_IMAGE_SIDE = 1600 // pixels
+const PLAIN_IMAGE = /^image\/(?:png|jpeg|gif|webp)$/ // what models take; a phone may have others, such as HEIC
 
 export async function readAttachment(file: File): Promise<Attachment> {
-  const small = file.type.startsWith('image/') && file.size > MAX_TOTAL_BYTES / 2 ? await shrinkImage(file) : file
+  const image = /^image\/(?!svg)/.test(file.type)
+  const small = image && (file.size > MAX_TOTAL_BYTES / 2 || !PLAIN_IMAGE.test(file.type)) ? await redraw(file) : file
   const bytes = new Uint8Array(await small.arrayBuffer())
   return { name: file.name || 'picture.png', media_type: mediaType(small.type, bytes), data: base64(bytes) }
 }
@@ -19,8 +21,10 @@ export function attachmentSize(attached: Attachment): number {
   return Math.floor((attached.data.length * 3) / 4)
 }
 
-async function shrinkImage(file: File): Promise<Blob> {
-  const bitmap = await createImageBitmap(file)
+/** As a JPEG of a size that a prompt can carry; an image that this browser cannot draw stays as it is. */
+async function redraw(file: File): Promise<Blob> {
+  const bitmap = await createImageBitmap(file).catch(() => undefined)
+  if (!bitmap) return file
   const factor = Math.min(1, MAX_IMAGE_SIDE / Math.max(bitmap.width, bitmap.height))
   const canvas = document.createElement('canvas')
   canvas.width = Math.round(bitmap.width * factor)

@@ -10,8 +10,8 @@ import { nodes, thread } from '../store/store'
 import { Ticks } from '../thread/thread-rows'
 import { Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
-import { readAttachment, acceptsType, MAX_TOTAL_BYTES, attachmentSize } from './attachments'
-import { retryPrompt, dismissPrompt, sendPrompt, queuedPrompts, type Attachment, type QueuedPrompt } from './outbox'
+import { AttachButton, FileList, onPasteFiles, useAttachments } from './attach-files'
+import { retryPrompt, dismissPrompt, sendPrompt, queuedPrompts, type QueuedPrompt } from './outbox'
 
 /** Other components append to a draft, such as a comment on a line of the diff. */
 const insertions = new Map<string, (text: string) => void>()
@@ -26,15 +26,16 @@ const hasMouse = () => matchMedia('(pointer: fine)').matches
 
 export function Composer({ session }: { session: P.SessionRecord }) {
   const [text, setText] = useState(() => loadLocal(`draft.${session.id}`, ''))
-  const [files, setFiles] = useState<readonly Attachment[]>([])
   const [problem, setProblem] = useState('')
   const [stopping, setStopping] = useState(false)
   const box = useRef<HTMLTextAreaElement>(null)
-  const picker = useRef<HTMLInputElement>(null)
   const agent = nodes.value.get(session.node)?.agents?.find((agent) => agent.name === session.agent)
   const busy = session.status === 'working' || session.status === 'waiting' || session.status === 'stuck'
   const driven = session.kind !== 'attached'
-  const steers = busy && (driven ? (agent?.features ?? []).includes('steer') : canDo(session, 'steer'))
+  const recipient = driven ? { name: agentName(session.agent), types: agent && (agent.attachments ?? []) } : { name: 'A session in a terminal', types: [] }
+  const attached = useAttachments(recipient)
+  const { files } = attached
+  const steers = busy && !files.length && (driven ? (agent?.features ?? []).includes('steer') : canDo(session, 'steer'))
 
   const write = (value: string) => {
     setText(value)
@@ -59,21 +60,9 @@ export function Composer({ session }: { session: P.SessionRecord }) {
     if (!text.trim() && !files.length) return
     sendPrompt(session.id, text.trim(), files, steer)
     write('')
-    setFiles([])
+    attached.clear()
     setProblem('')
     box.current?.focus()
-  }
-  const add = async (list: Iterable<File>) => {
-    try {
-      const more = await Promise.all([...list].map(readAttachment))
-      const all = [...files, ...more]
-      const unsupported = agent && more.find((file) => !acceptsType(file.media_type, agent.attachments ?? []))
-      if (unsupported) setProblem(`${agentName(session.agent)} does not accept ${unsupported.name} (${unsupported.media_type}).`)
-      else if (all.reduce((sum, file) => sum + attachmentSize(file), 0) > MAX_TOTAL_BYTES) setProblem('The files are too large: a prompt takes at most 700 KB in all.')
-      else { setFiles(all); setProblem('') }
-    } catch {
-      setProblem('The file cannot be read.')
-    }
   }
   const waiting = queuedPrompts(session.id).filter((prompt) => prompt.tick === 'node')
   const [stopAsked, setAsking] = useState(false)
@@ -91,7 +80,7 @@ export function Composer({ session }: { session: P.SessionRecord }) {
     }
   }
   return (
-    <form class="composer" aria-label="Message to the agent" onSubmit={(event) => { event.preventDefault(); send(false) }}>
+    <form class={attached.dropping ? 'composer dropping' : 'composer'} aria-label="Message to the agent" onSubmit={(event) => { event.preventDefault(); send(false) }}>
       <Queue session={session.id} />
       {asking && (
         <div class="stop-choice" role="group" aria-label="Stop the agent">
@@ -104,24 +93,15 @@ export function Composer({ session }: { session: P.SessionRecord }) {
           <p class="faint small-text">What is taken out of the queue comes back into the message box{waiting.some((prompt) => prompt.files.length) ? ', without its files' : ''}.</p>
         </div>
       )}
-      <Problem text={problem} />
+      <Problem text={problem || attached.problem} />
       <Commands text={text} onPick={(command) => { write(`${command} `); box.current?.focus() }} />
-      {files.length > 0 && (
-        <ul class="files">
-          {files.map((file, index) => (
-            <li key={index}><Icon name="clip" />{file.name}
-              <button type="button" class="plain" aria-label={`Remove ${file.name}`} onClick={() => setFiles(files.filter((_, other) => other !== index))}><Icon name="cross" /></button>
-            </li>
-          ))}
-        </ul>
-      )}
+      <FileList files={files} onRemove={attached.remove} />
       <div class="composer-box">
-        {driven && <button type="button" class="plain" aria-label="Attach a file" onClick={() => picker.current!.click()}><Icon name="clip" /></button>}
-        <input ref={picker} type="file" multiple hidden onChange={(event) => { void add(event.currentTarget.files ?? []); event.currentTarget.value = '' }} />
+        {driven && <AttachButton types={recipient.types} add={attached.add} />}
         <textarea
           ref={box} rows={1} value={text} aria-label="Message" placeholder={busy ? (steers ? 'Queue or steer' : 'Queue a prompt') : 'What should it do?'}
           onInput={(event) => write(event.currentTarget.value)}
-          onPaste={(event) => { const list = event.clipboardData?.files; if (driven && list?.length) { event.preventDefault(); void add(list) } }}
+          onPaste={(event) => onPasteFiles(event, attached.add)}
           onKeyDown={(event) => {
             if (event.key !== 'Enter' || event.isComposing || event.shiftKey) return
             if (event.metaKey || event.ctrlKey || hasMouse()) { event.preventDefault(); send(event.altKey && steers) }

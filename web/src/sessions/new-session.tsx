@@ -7,6 +7,7 @@ import { dismissCommand, commandsOfMissingSessions, commandsOfSession, trackComm
 import type * as P from '../generated/protocol'
 import { agentName, baseName, abbreviateHome } from '../shared/format'
 import { saveLocal, loadLocal } from '../shared/local-storage'
+import { AttachButton, FileList, onPasteFiles, refusalOf, useAttachments } from '../prompts/attach-files'
 import { nodes, sessions } from '../store/store'
 import { Problem, Sheet } from '../ui/components'
 import { Icon } from '../ui/icons'
@@ -41,6 +42,9 @@ export function NewSession() {
   const wantedEffort = chosenEffort ?? lastEffort
   const effort = efforts.includes(wantedEffort) ? wantedEffort : '' // another model may not take it, and an update may have taken it away
   const [prompt, setPrompt] = useState(() => loadLocal('draft.new', ''))
+  const recipient = { name: agentName(agent?.name ?? ''), types: agent && (agent.attachments ?? []) }
+  const attached = useAttachments(recipient)
+  const refusedFiles = refusalOf(recipient, attached.files) // another agent may have been chosen since
   const [browsing, setBrowsing] = useState(false)
   const [problem, setProblem] = useState<ApiError | string>('')
   const [accept, setAccept] = useState(false)
@@ -54,7 +58,7 @@ export function NewSession() {
     setBusy(true)
     setProblem('')
     const body: P.NewSession = {
-      id, node: node?.id ?? '', agent: agent?.name ?? '', cwd, policy, model, effort, prompt: prompt.trim(), ...(worktree ? { worktree, branch: branch.trim() } : {}), ...(accept ? { accept_unenforced: true } : {}),
+      id, node: node?.id ?? '', agent: agent?.name ?? '', cwd, policy, model, effort, prompt: prompt.trim(), ...(attached.files.length ? { attachments: attached.files } : {}), ...(worktree ? { worktree, branch: branch.trim() } : {}), ...(accept ? { accept_unenforced: true } : {}),
     }
     try {
       const createdSession = await trackCommand<P.SessionRecord>(`New session in ${baseName(cwd)}`, id, sessionRequest.send('POST', 'sessions', body), prompt)
@@ -88,11 +92,11 @@ export function NewSession() {
   }
   const foot = (
     <>
-      <Problem text={problem instanceof ApiError ? errorMessage(problem) : problem} />
+      <Problem text={refusedFiles || (problem instanceof ApiError ? errorMessage(problem) : problem)} />
       {unenforced && (
         <label class="option"><input type="checkbox" checked={accept} onChange={(event) => setAccept(event.currentTarget.checked)} /> <span>Start anyway: this agent cannot enforce the policy</span></label>
       )}
-      <button type="submit" form="new-session" class="primary big" disabled={busy || !node || !agent || !cwd}>{busy ? 'Starting …' : 'Start'}</button>
+      <button type="submit" form="new-session" class="primary big" disabled={busy || !node || !agent || !cwd || !!refusedFiles}>{busy ? 'Starting …' : 'Start'}</button>
     </>
   )
   return (
@@ -100,9 +104,19 @@ export function NewSession() {
       <form id="new-session" class="stack new-session" onSubmit={(event) => { event.preventDefault(); void create() }}>
         <PendingCommands of={commandsOfMissingSessions()} />
         {machines.length === 0 && <Problem text="No machine is connected yet. Join one in Settings." />}
-        <label>First prompt
-          <textarea rows={4} autofocus={isDesktop.value} value={prompt} placeholder="What should it do? You can also write it later." onKeyDown={(event) => { if (event.key === 'Enter' && (event.metaKey || event.ctrlKey)) event.currentTarget.form!.requestSubmit() }} onInput={(event) => { setPrompt(event.currentTarget.value); saveLocal('draft.new', event.currentTarget.value) }} />
-        </label>
+        <div class={attached.dropping ? 'first-prompt dropping' : 'first-prompt'}>
+          <label>First prompt
+            <textarea
+              rows={4} autofocus={isDesktop.value} value={prompt} placeholder="What should it do? You can also write it later."
+              onKeyDown={(event) => { if (event.key === 'Enter' && (event.metaKey || event.ctrlKey)) event.currentTarget.form!.requestSubmit() }}
+              onInput={(event) => { setPrompt(event.currentTarget.value); saveLocal('draft.new', event.currentTarget.value) }}
+              onPaste={(event) => onPasteFiles(event, attached.add)}
+            />
+          </label>
+          <Problem text={attached.problem} />
+          <FileList files={attached.files} onRemove={attached.remove} />
+          <AttachButton types={recipient.types} add={attached.add} label="Attach" />
+        </div>
         {(machines.length > 1 || machines.some((one) => !one.online)) && (
           <fieldset>
             <legend>Machine</legend>

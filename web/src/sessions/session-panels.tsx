@@ -58,7 +58,7 @@ export function Dock({ session }: { session: P.SessionRecord }) {
         <button type="button" class="plain" aria-label="Close the changes and facts" onClick={() => { if (file) openedFile.value = undefined; else setDock('') }}><Icon name="cross" /></button>
       </header>
       <div class="dock-body" id="dock-panel" role="tabpanel" aria-labelledby={`dock-tab-${shown}`} tabIndex={0}>
-        {file ? <FileView session={session.id} path={file.path} line={file.line} /> : shown === 'diff' ? <Changes key={session.id} session={session} /> : <About key={session.id} session={session} docked />}
+        {file ? <FileView {...file} /> : shown === 'diff' ? <Changes key={session.id} session={session} /> : <About key={session.id} session={session} docked />}
       </div>
     </aside>
   )
@@ -68,7 +68,7 @@ export function Dock({ session }: { session: P.SessionRecord }) {
 export function FileSheet({ session }: { session: P.SessionRecord }) {
   const file = openedFile.value
   if (file?.session !== session.id) return null
-  return <Sheet title="File" wide onClose={() => (openedFile.value = undefined)}><FileView session={session.id} path={file.path} line={file.line} /></Sheet>
+  return <Sheet title="File" wide onClose={() => (openedFile.value = undefined)}><FileView {...file} /></Sheet>
 }
 
 /** Over the conversation. */

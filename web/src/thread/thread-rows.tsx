@@ -7,7 +7,7 @@ import { partsOf, AskParts } from '../asks/ask-parts'
 import { trackCommand } from '../commands/pending-commands'
 import { DiffView } from '../diff/diff-view'
 import { parseDiff } from '../diff/parse-diff'
-import { isImagePath, openFile } from '../files/opened-file'
+import { fileAddress, isImagePath, openFile } from '../files/opened-file'
 import type * as P from '../generated/protocol'
 import { VERBS, ago, answeredBy, answerReason, cost, compactNumber, actionSummary, duration, askHeading } from '../shared/format'
 import { visibleLine, visible } from '../shared/visible-text'
@@ -39,7 +39,7 @@ function RowContent({ item, session, marked }: { item: ThreadItem; session: stri
   const content = item.content.value
   switch (content.kind) {
     case 'user':
-      return <UserRow text={content.text} at={item.at} marked={marked} />
+      return <UserRow {...content} session={session} at={item.at} marked={marked} />
     case 'text':
       return <div class="copyable"><Markdown text={content.text} live={content.live} />{!content.live && <CopyButton bare text={content.text} label="Copy the text" />}</div>
     case 'thinking':
@@ -61,14 +61,16 @@ function RowContent({ item, session, marked }: { item: ThreadItem; session: stri
   }
 }
 
+const GivenFiles = lazy(() => import('../files/file-view').then((module) => module.GivenFiles))
 const LONG_PROMPT = 1200 // characters, beyond which a prompt is folded
 
-function UserRow({ text, at, marked }: { text: string; at: number; marked: boolean }) {
+function UserRow({ text, prompt, attachments, session, at, marked }: Extract<Content, { kind: 'user' }> & { session: string; at: number; marked: boolean }) {
   const [open, setOpen] = useOpen(marked)
   const long = text.length > LONG_PROMPT
   return (
     <div class="bubble copyable">
-      <div class="bubble-text">{long && !open ? `${text.slice(0, LONG_PROMPT / 2)} …` : text || '(attachments)'}</div>
+      {attachments.length > 0 && <GivenFiles session={session} prompt={prompt} files={attachments} />}
+      {(text || !attachments.length) && <div class="bubble-text">{long && !open ? `${text.slice(0, LONG_PROMPT / 2)} …` : text || '(attachments)'}</div>}
       {long && <button type="button" class="small" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? 'Show less' : `Show all of it: ${sizeOf(text)}`}</button>}
       <Ticks tick="node" at={at} />
       {text && <CopyButton bare text={text} label="Copy the prompt" />}
@@ -163,7 +165,7 @@ function ToolRow({ use, result, output, unfinished, ask, answer, session, marked
         <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
       </button>
       {!result && output && !open && <pre class="code tail" aria-hidden="true">{visible(output.trimEnd().split('\n').slice(-3).join('\n'))}</pre>}
-      {result?.status === 'ok' && paths.filter(isImagePath).slice(0, MAX_IMAGES).map((path) => <WorkImage key={path} session={session} path={path} version={use.id} />)}
+      {result?.status === 'ok' && paths.filter(isImagePath).slice(0, MAX_IMAGES).map((path) => <WorkImage key={path} from={fileAddress(session, path)} name={path} version={use.id} />)}
       {open && (
         <div class="fold-body">
           {paths.length > 0 && <p class="row wrap">{paths.map((path) => <button key={path} type="button" class="path-link" title="Open the file" onClick={() => openFile(session, { path, line: 0 })}>{visibleLine(path)}</button>)}</p>}

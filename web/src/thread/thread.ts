@@ -7,7 +7,7 @@ export type AnyEvent = P.EventFrame['event']
 
 /** What a row shows. `notes`: what an agent tells one after the other, as at its start. `retry`: the prompt of a failed turn. */
 export type Content =
-  | { readonly kind: 'user'; readonly text: string }
+  | { readonly kind: 'user'; readonly text: string; readonly prompt: string; readonly attachments: readonly P.AttachedFile[] }
   | { readonly kind: 'text' | 'thinking'; readonly text: string; readonly live: boolean }
   | { readonly kind: 'tool'; readonly use: P.ToolUse; readonly result?: P.ToolResult; readonly output: string; readonly unfinished: boolean; readonly ask?: P.Ask; readonly answer?: P.Answer }
   | { readonly kind: 'ask'; readonly ask?: P.Ask; readonly answer?: P.Answer }
@@ -198,7 +198,7 @@ export class Thread {
         this.decidedAsks.clear()
         this.orphanResults.clear()
         this.working.value = true
-        this.add(own, seq, frame.at, '', { kind: 'user', text: event.prompt })
+        this.add(own, seq, frame.at, '', { kind: 'user', text: event.prompt, prompt: event.id ?? '', attachments: event.attachments ?? [] })
         break
       case 'text':
       case 'thinking':

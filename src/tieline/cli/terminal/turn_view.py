@@ -179,9 +179,10 @@ class TerminalView:
         match event:
             case Init():
                 self._init(event)
-            case TurnStarted(prompt):
+            case TurnStarted(prompt, _, files):
                 self._region.doing = "working"
-                self._prompt = clean(prompt.strip()) if self._show_prompt else ""
+                said = "\n".join([*filter(None, [prompt.strip()]), *(f"[{file.name}]" for file in files)])
+                self._prompt = clean(said) if self._show_prompt else ""
             case Status(state, detail):
                 self._region.doing = one_line(state, 40)
                 if detail:

@@ -1,10 +1,13 @@
 """Helpers of routes: send commands to nodes, look up sessions, asks and nodes."""
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 from starlette.responses import Response
 
+from ...bus.base import MAX_RECORD
+from ...drivers.base import Attachment
 from ...errors import UsageError
 from ...ids import new_id
 from ...policy import Policy, preset
@@ -101,3 +104,30 @@ async def _read_value(hub: Hub, table: str, key: str) -> bytes | None:
         return None
     entry = await hub.bus.table(table).get(key)
     return None if entry is None else entry.value
+
+
+PROMPT_ROOM = 4096
+"""Bytes of a prompt's record beside the request body."""
+
+
+def check_prompt_files(attachments: Sequence[Attachment], size: int) -> None:
+    """Refuses files by a path, and what does not fit into a record. `size` is the request body's."""
+    for place, attachment in enumerate(attachments):
+        if attachment.path:
+            hint = "Send its content as `data` (base64) with its `media_type`."
+            raise UsageError(
+                "a path would name a file of the node's machine", field=f"attachments[{place}].path", hint=hint
+            )
+        if "/" in attachment.name or "\\" in attachment.name or attachment.name in (".", ".."):
+            raise UsageError("a name is not a path", field=f"attachments[{place}].name")
+    check_prompt_size(size, field="attachments" if attachments else "text")
+
+
+def check_prompt_size(size: int, *, field: str) -> None:
+    if size > (room := MAX_RECORD - PROMPT_ROOM):
+        raise RequestRefused(
+            "RecordTooLarge",
+            f"a prompt with its attachments (in base64) is one record of {room:,} bytes; it has {size:,}",
+            field=field,
+            hint="Put large files where the agent can read them and name their path in the text.",
+        )

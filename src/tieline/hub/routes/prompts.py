@@ -6,26 +6,31 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.responses import Response
 
-from ...bus.base import MAX_RECORD
 from ...errors import UsageError
 from ...ids import new_id
 from ...protocol.commands import CancelPrompt, EditPrompt, MovePrompt, SendPrompt, Steer
 from ...protocol.request_bodies import NewPrompt, PromptEdit, PromptMove
 from ...protocol.views import PromptView, view
+from ...sessions.prompt_queue import prompt_key
 from ...sessions.records import PROMPTS, RETRIABLE, PromptRecord
-from ..http.problems import NotFound, RequestRefused
+from ...sessions.session_files import WorkFile, shown_file
+from ..http.problems import NotFound
 from ..http.request import Request, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, patch, post
-from ..nodes.command_helpers import check_client_id, command_response, node_of_session, send_command
+from ..nodes.command_helpers import (
+    check_client_id,
+    check_prompt_files,
+    check_prompt_size,
+    command_response,
+    node_of_session,
+    send_command,
+)
 
 if TYPE_CHECKING:
     from ..hub import Hub
 
 TAGS = ["prompts"]
-ROOM = 4096
-"""Bytes of a prompt's record beside the request body."""
-
 _decode = msgspec.json.Decoder(PromptRecord).decode
 
 
@@ -115,7 +120,7 @@ async def edit(request: Request, session: str, prompt: str) -> Response:
     """Replace the text of a waiting prompt. Its place and its attachments stay; a running one is refused."""
     wanted = await parse_body(request, PromptEdit)
     node = await node_of_session(request.hub, session)
-    _check_size(len(await request.body()), field="text")
+    check_prompt_size(len(await request.body()), field="text")
     command = EditPrompt(session=session, prompt=check_client_id("prompt", prompt), text=wanted.text)
     return command_response(await send_command(request, node, command))
 
@@ -132,10 +137,7 @@ async def retry(request: Request, session: str, prompt: str) -> Response:
     copy: retrying it once more returns what became of that."""
     hub = request.hub
     node = await node_of_session(hub, session)
-    entry = await hub.bus.table(PROMPTS).get(f"{session}.{check_client_id('prompt', prompt)}")
-    if entry is None:
-        raise NotFound("prompt", prompt)
-    ended = _decode(entry.value)
+    ended = await _kept(hub, session, prompt)
     if ended.status not in RETRIABLE:
         raise UsageError(
             f"prompt {prompt!r} is {ended.status}",
@@ -155,8 +157,31 @@ async def retry(request: Request, session: str, prompt: str) -> Response:
     return command_response(await send_command(request, node, command), 201)
 
 
+@get(
+    "/api/v1/sessions/{session}/prompts/{prompt}/attachments/{number}",
+    tags=TAGS,
+    spec=RouteSpec(response=WorkFile, problems=("NotFound",)),
+)
+async def attachment(request: Request, session: str, prompt: str, number: str) -> Response:
+    """A file that was given with a prompt, by its number from 0: a text up to a limit, or an image. It is kept for as
+    long as the prompt: a week after its turn."""
+    await node_of_session(request.hub, session)
+    kept = (await _kept(request.hub, session, prompt)).attachments
+    if not number.isascii() or not number.isdigit() or len(number) > 4 or int(number) >= len(kept):
+        raise NotFound("attachment", number)
+    file = kept[int(number)]
+    return json_response(shown_file(file.describe().name, file.data))
+
+
+async def _kept(hub: "Hub", session: str, prompt: str) -> PromptRecord:
+    entry = await hub.bus.table(PROMPTS).get(prompt_key(session, check_client_id("prompt", prompt)))
+    if entry is None:
+        raise NotFound("prompt", prompt)
+    return _decode(entry.value)
+
+
 def routes(hub: "Hub") -> list[Any]:
-    return [prompts, send, cancel, move, edit, retry]
+    return [prompts, send, cancel, move, edit, retry, attachment]
 
 
 def _check(new: NewPrompt, size: int) -> None:
@@ -164,22 +189,4 @@ def _check(new: NewPrompt, size: int) -> None:
         raise UsageError("the prompt is empty", field="text")
     if new.steer and new.attachments:
         raise UsageError("a running turn takes text only", field="attachments", hint="Send them as a prompt.")
-    for place, attachment in enumerate(new.attachments):
-        if attachment.path:
-            hint = "Send its content as `data` (base64) with its `media_type`."
-            raise UsageError(
-                "a path would name a file of the node's machine", field=f"attachments[{place}].path", hint=hint
-            )
-        if "/" in attachment.name or "\\" in attachment.name or attachment.name in (".", ".."):
-            raise UsageError("a name is not a path", field=f"attachments[{place}].name")
-    _check_size(size, field="attachments" if new.attachments else "text")
-
-
-def _check_size(size: int, *, field: str) -> None:
-    if size > MAX_RECORD - ROOM:
-        raise RequestRefused(
-            "RecordTooLarge",
-            f"a prompt with its attachments (in base64) is one record of {MAX_RECORD - ROOM:,} bytes; it has {size:,}",
-            field=field,
-            hint="Put large files where the agent can read them and name their path in the text.",
-        )
+    check_prompt_files(new.attachments, size)

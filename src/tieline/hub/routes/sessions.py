@@ -32,6 +32,7 @@ from ..http.routing import get, patch, post
 from ..nodes.command_helpers import (
     check_client_id,
     check_cwd,
+    check_prompt_files,
     choose_node,
     chosen_policy,
     command_response,
@@ -104,6 +105,7 @@ async def create(request: Request) -> Response:
     With an id of the caller's own, sending it twice makes one session."""
     hub = request.hub
     new = await parse_body(request, NewSession)
+    check_prompt_files(new.attachments, len(await request.body()))
     node = await choose_node(hub, new.node)
     if (new.worktree or new.branch) and "worktrees" in node.limits:  # it would work in the repository itself
         hint = "It runs another version of Tieline; update the older one."
@@ -124,10 +126,11 @@ async def create(request: Request) -> Response:
         **new.agent_options(policy=chosen_policy(hub, new.policy)),
     )
     made = await send_command(request, node.id, command)
-    if new.prompt:
+    if new.prompt or new.attachments:
         session = made.session if isinstance(made, CommandView) else _decode(made.value).id
         first = hashlib.sha256(f"first {session}".encode()).hexdigest()[:28]  # sent again, it is the same one
-        await send_command(request, node.id, SendPrompt(session=session, prompt=first, text=new.prompt), id=first)
+        said = SendPrompt(session=session, prompt=first, text=new.prompt, attachments=new.attachments)
+        await send_command(request, node.id, said, id=first)
     return command_response(made, 201)
 
 

@@ -118,6 +118,7 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ("GET", f"{API}/asks/{{ask}}/rule-choices"),
     ("GET", f"{API}/sessions/{{session}}/changes"),
     ("GET", f"{API}/sessions/{{session}}/file"),
+    ("GET", f"{API}/sessions/{{session}}/prompts/{{prompt}}/attachments/{{number}}"),
     *(
         ("POST", f"{API}/sessions/{{session}}/changes/{what}")
         for what in ("stage", "unstage", "commit", "revert", "discard", "push", "pull-request")
@@ -147,7 +148,7 @@ PROMPT_BODY_S = 120.0
 RESPONSE_S = 120.0
 """Limit from the complete request to the end of the response, except for streams."""
 
-_PROMPTS = re.compile(re.escape(API) + r"/(?:sessions/[^/]+/prompts(?:/[^/]+)?|schedules)")
+_PROMPTS = re.compile(re.escape(API) + r"/(?:sessions(?:/[^/]+/prompts(?:/[^/]+)?)?|schedules)")
 _AMBIGUOUS = re.compile(r"//|/\.\.?(?:/|$)|[\\\x00-\x1f\x7f]")
 
 RequiredAuth = Literal["nothing", "device", "node", "first frame"]
