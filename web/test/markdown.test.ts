@@ -1,12 +1,16 @@
 // @vitest-environment jsdom
 import DOMPurify from 'dompurify'
-import { describe, expect, it } from 'vitest'
-import { splitBlocks, toHtml } from '../src/ui/markdown'
+import { h, render } from 'preact'
+import { describe, expect, it, vi } from 'vitest'
+import { FilesOf, openedFile } from '../src/files/opened-file'
+import { Markdown, splitBlocks, toHtml } from '../src/ui/markdown'
+import { hub } from './fake-hub'
 
 const HOSTILE = [
   '<script>alert(1)</script>', '<img src=x onerror=alert(1)>', '<svg onload=alert(1)>', '[x](javascript:alert(1))', '[x](data:text/html,hi)', '![x](javascript:alert(1))',
   '<iframe src="https://example.com"></iframe>', '<a href="vbscript:x">y</a>', '<style>*{display:none}</style>', '[x](https://example.com" onclick="alert(1))',
   '<form action="https://example.com"><input name=a></form>', '<math><mtext><style><img src=x onerror=alert(1)>', '[x]( javascript:alert(1))', '[x](&#106;avascript:alert(1))',
+  '![x](//example.com/a.png)', '![x](\\\\\\\\example.com\\\\a.png)', '![x](file:///etc/a.png)', '![x](data:image/png;base64,AAAA)', '![x](a.png" onerror="alert(1))',
 ]
 
 function parsed(text: string): HTMLElement {
@@ -37,6 +41,24 @@ describe('untrusted text', () => {
     const holder = parsed('![a cat](https://example.com/cat.png)')
     expect(holder.querySelector('img')).toBeNull()
     expect(holder.querySelector('a')!.getAttribute('href')).toBe('https://example.com/cat.png')
+  })
+  it.each([
+    ['![a plot](docs/a.png)', 'docs/a.png', '🖼 a plot'], ['![](./out/b.JPG)', './out/b.JPG', '🖼 image'], ['![x](my%20plot.png?raw=true#top)', 'my plot.png', '🖼 x'],
+    ['![x](/work/a.webp)', '/work/a.webp', '🖼 x'], ['![x](../a.gif)', '../a.gif', '🖼 x'], ['![x](<a b.png>)', 'a b.png', '🖼 x'],
+    ['![x](a.svg)', undefined, '🖼 x'], ['![x](//example.com/a.png)', undefined, '![x](//example.com/a.png)'], ['![x](https://example.com/a.png)', undefined, '🖼 x'], ['![x](file:///a.png)', undefined, '![x](file:///a.png)'],
+    ['![x](%E0%A4%A.png)', undefined, '![x](%E0%A4%A.png)'],
+  ])('%s means the file %s of the session', (text, path, words) => {
+    const holder = parsed(text)
+    expect(holder.querySelector<HTMLElement>('[data-image]')?.dataset.image).toBe(path)
+    expect(holder.textContent!.trim()).toBe(words)
+    expect(holder.querySelector('img')).toBeNull()
+  })
+  it.each([
+    ['[the parser](src/parser.py#L12)', 'src/parser.py:12'], ['[it](/work/a.py:3)', '/work/a.py:3'], ['[it](docs/a.md)', 'docs/a.md:0'], ['[it](#top)', undefined], ['[it](?a=b)', undefined], ['[it](https://example.com/a)', undefined],
+  ])('%s means the place %s of the session', (text, place) => {
+    const link = parsed(text).querySelector<HTMLElement>('a')
+    expect(link?.dataset.file).toBe(place)
+    if (place) expect(link!.hasAttribute('href')).toBe(false)
   })
   it('opens links in a new tab', () => {
     const link = parsed('see https://example.com')!.querySelector('a')!
@@ -82,5 +104,34 @@ describe('what lists and fences add', () => {
     expect(toHtml('```ts\nx\n```')).toContain('<pre data-language="ts"><code>x')
     expect(toHtml('```"><img src=x onerror=alert(1)>\nx\n```')).toContain('<pre data-language=""><code>x')
     expect(toHtml('```py" onclick="x\ny\n```')).toContain('<pre data-language="py"><code>y')
+  })
+})
+
+describe('files of the session', () => {
+  const drawn = async (text: string, session: string) => {
+    const { saveDeviceKey } = await import('../src/api/client')
+    await saveDeviceKey('tl_the_page_is_ours')
+    hub.reply = ({ path }) => (path.includes('none.png') ? [422, { title: 'Unprocessable', detail: 'it cannot be read', status: 422 }] : [200, { path: 'docs/a.png', data: 'QUJD', media_type: 'image/png' }])
+    const box = document.body.appendChild(document.createElement('div'))
+    render(h(FilesOf.Provider, { value: session, children: h(Markdown, { text }) }), box)
+    return box
+  }
+  it('are drawn by what the hub gives, and what cannot be read says why', async () => {
+    const box = await drawn('![the plot](docs/a.png) and ![gone](none.png)', 's')
+    await vi.waitFor(() => expect(box.querySelector('img')?.getAttribute('src')).toBe('data:image/png;base64,QUJD'), 10_000)
+    expect(box.querySelector('img')!.alt).toBe('the plot')
+    await vi.waitFor(() => expect(box.textContent).toContain('gone (none.png): it cannot be read'), 10_000)
+    expect(hub.requests.map(({ path }) => path).sort()).toEqual(['sessions/s/file?path=docs%2Fa.png', 'sessions/s/file?path=none.png'])
+  })
+  it('are opened by a link to one', async () => {
+    const box = await drawn('See [the parser](src/parser.py#L12).', 's')
+    await vi.waitFor(() => expect(box.querySelector('button.path-link')).not.toBeNull(), 10_000)
+    box.querySelector<HTMLButtonElement>('button.path-link')!.click()
+    expect(openedFile.value).toEqual({ session: 's', path: 'src/parser.py', line: 12 })
+  })
+  it('are not asked for where no session is meant', async () => {
+    const box = await drawn('![the plot](docs/a.png)', '')
+    await new Promise((done) => setTimeout(done, 20))
+    expect([box.textContent!.trim(), hub.requests]).toEqual(['🖼 the plot', []])
   })
 })

@@ -52,9 +52,9 @@ function Picture({ file }: { file: P.WorkFile }) {
 }
 
 /** A picture in a conversation that opens large. */
-function OpenablePicture({ file, thumb = false }: { file: P.WorkFile; thumb?: boolean }) {
+function OpenablePicture({ file, label = file.path, thumb = false }: { file: P.WorkFile; label?: string; thumb?: boolean }) {
   const [large, setLarge] = useState(false)
-  const name = visible(file.path)
+  const name = visible(label)
   return (
     <>
       <button type="button" class={thumb ? 'picture thumb' : 'picture'} title="Open it large" onClick={() => setLarge(true)}><img src={dataUrl(file)} alt={name} /></button>
@@ -82,11 +82,11 @@ function useImage(from: string, version: string): { readonly file?: P.WorkFile; 
   return loaded.key === key ? loaded : {}
 }
 
-/** An image that an agent made or looked at, in the conversation. What is no image is not shown. */
-export function WorkImage({ from, name, version }: { from: string; name: string; version: string }) {
+/** An image that an agent made, looked at or shows, in the conversation. What is no image is not shown. */
+export function WorkImage({ from, name, label, version }: { from: string; name: string; label?: string; version: string }) {
   const { file, error } = useImage(from, version)
-  if (error) return <p class="faint small-text">{visible(name)}: {errorMessage(error)}</p>
-  return file?.data ? <OpenablePicture file={file} /> : null
+  if (error) return <span class="faint small-text">{visible(label ? `${label} (${name})` : name)}: {errorMessage(error)}</span>
+  return file?.data ? <OpenablePicture file={file} label={label} /> : null
 }
 
 /** The files of a prompt: images as thumbnails, others by their names. */

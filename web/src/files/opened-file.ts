@@ -40,8 +40,12 @@ export const pathsIn = (text: string): readonly { readonly at: number; readonly 
 
 export const isImagePath = (path: string): boolean => /\.(?:png|jpe?g|gif|webp)$/i.test(path)
 
-/** Makes buttons of the paths in finished text. */
+/** Makes buttons of the paths in finished text, and of links to files. */
 export function linkPaths(root: Element, session: string): void {
+  for (const link of [...root.querySelectorAll<HTMLElement>('a[data-file]')]) {
+    const [, path, line] = /^(.*):(\d+)$/s.exec(link.dataset.file ?? '') ?? []
+    if (path) wrap(link, { path, line: Number(line) }, session)
+  }
   for (const code of [...root.querySelectorAll('code')]) {
     const place = code.closest('pre, a, button') ? undefined : parsePath(code.textContent ?? '')
     if (place) wrap(code, place, session)

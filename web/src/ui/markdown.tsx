@@ -1,32 +1,50 @@
 /** Markdown from models and tools as sanitised HTML.
  *
- * Two safeguards: markdown-it escapes raw HTML, and DOMPurify allows a short list of tags. Images become links: loading one
- * would reveal to its server that and when the text was read.
+ * Two safeguards: markdown-it escapes raw HTML, and DOMPurify allows a short list of tags. Images elsewhere become links: loading one
+ * would reveal to its server that and when the text was read. A path means a file of the session: the hub reads it, never the browser.
  */
 import DOMPurify from 'dompurify'
 import MarkdownIt from 'markdown-it'
 import { render } from 'preact'
 import { useContext, useEffect, useMemo, useRef } from 'preact/hooks'
-import { FilesOf, linkPaths } from '../files/opened-file'
+import { FilesOf, fileAddress, isImagePath, linkPaths, type FilePlace } from '../files/opened-file'
 import { visible } from '../shared/visible-text'
 import { Tokens } from './code'
 import { CopyButton } from './components'
 import { useHighlighter } from './highlighting'
+import { lazy } from './lazy'
 import { memo } from './memo'
 
 /** A link opens in a new tab and learns nothing about this page. */
 const EXTERNAL_LINK = 'target="_blank" rel="noopener noreferrer nofollow"'
 
 const md = new MarkdownIt({ html: false, linkify: true, breaks: false, typographer: false })
-md.validateLink = (url) => /^(?:https?:|mailto:)/i.test(url.trim())
+md.validateLink = (url) => /^(?:https?:|mailto:)/i.test(url.trim()) || localPath(url) !== undefined
 md.renderer.rules.image = (tokens, index) => {
   const token = tokens[index]!
   const address = String(token.attrGet('src') ?? '')
-  const words = md.utils.escapeHtml(token.content || 'image')
-  return /^https?:/i.test(address) ? `<a href="${md.utils.escapeHtml(address)}" ${EXTERNAL_LINK}>🖼 ${words}</a>` : `🖼 ${words}`
+  const words = `🖼 ${md.utils.escapeHtml(token.content || 'image')}`
+  if (/^https?:/i.test(address)) return `<a href="${md.utils.escapeHtml(address)}" ${EXTERNAL_LINK}>${words}</a>`
+  const path = localPath(address)?.path ?? ''
+  return isImagePath(path) ? `<span data-image="${md.utils.escapeHtml(path)}">${words}</span>` : words
 }
-md.renderer.rules.link_open = (tokens, index) =>
-  `<a href="${md.utils.escapeHtml(String(tokens[index]!.attrGet('href') ?? ''))}" ${EXTERNAL_LINK}>`
+md.renderer.rules.link_open = (tokens, index) => {
+  const address = String(tokens[index]!.attrGet('href') ?? '')
+  const place = localPath(address)
+  if (!place) return `<a href="${md.utils.escapeHtml(address)}" ${EXTERNAL_LINK}>`
+  return `<a data-file="${md.utils.escapeHtml(`${place.path}:${place.line}`)}">` // a button, where a session's files are at hand
+}
+
+/** The file that a link or an image without a server means, such as `docs/a.png` or `src/a.py#L12`. */
+function localPath(address: string): FilePlace | undefined {
+  const found = /^(?![a-z][a-z0-9+.-]*:|[/\\]{2}|[#?])([^#?\\]{1,500}?)(?::(\d{1,7}))?(?:\?[^#]*)?(?:#L?(\d{1,7})?.*)?$/i.exec(address.trim())
+  if (!found) return undefined
+  try {
+    return { path: decodeURIComponent(found[1]!), line: Number(found[2] ?? found[3] ?? 0) }
+  } catch {
+    return undefined
+  }
+}
 
 /** People copy and run code: invisible characters in it are marked. Prose may need them. */
 for (const kind of ['code_inline', 'code_block', 'fence'] as const) {
@@ -55,14 +73,16 @@ md.core.ruler.push('tasks', ({ tokens }) => {
   })
 })
 
-const TAGS = ['a', 'b', 'blockquote', 'br', 'code', 'del', 'em', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'i', 'li', 'ol', 'p', 'pre', 's', 'strong', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul']
+const TAGS = ['a', 'b', 'blockquote', 'br', 'code', 'del', 'em', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'i', 'li', 'ol', 'p', 'pre', 's', 'span', 'strong', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul']
+
+const OWN_ATTRIBUTES = ['data-language', 'data-task', 'data-image', 'data-file']
 
 export function toHtml(text: string): string {
   return DOMPurify.sanitize(md.render(text), {
     ALLOWED_TAGS: TAGS,
-    ALLOWED_ATTR: ['href', 'start', 'target', 'rel', 'data-language', 'data-task'],
+    ALLOWED_ATTR: ['href', 'start', 'target', 'rel', ...OWN_ATTRIBUTES],
     ALLOWED_URI_REGEXP: /^(?:https?:|mailto:)/i,
-    ADD_URI_SAFE_ATTR: ['rel', 'target', 'start', 'data-language', 'data-task'],
+    ADD_URI_SAFE_ATTR: ['rel', 'target', 'start', ...OWN_ATTRIBUTES],
     ALLOW_DATA_ATTR: false,
     ALLOW_ARIA_ATTR: false,
   })
@@ -106,9 +126,28 @@ const Block = memo(({ text, final }: { text: string; final: boolean }) => {
     return () => drawn.forEach((undo) => undo())
   }, [html, code, highlighter])
   const files = useContext(FilesOf)
-  useEffect(() => { if (final && files) linkPaths(box.current!, files) }, [html, final, files])
+  useEffect(() => {
+    if (!final || !files) return
+    linkPaths(box.current!, files)
+    const drawn = [...box.current!.querySelectorAll<HTMLElement>('[data-image]')].slice(0, MAX_IMAGES).map((place) => drawImage(place, files, text))
+    return () => drawn.forEach((undo) => undo())
+  }, [html, final, files])
   return <div class="md" ref={box} dangerouslySetInnerHTML={{ __html: html }} />
 })
+
+const MAX_IMAGES = 8 // of a block
+const WorkImage = lazy(() => import('../files/file-view').then((module) => module.WorkImage))
+
+/** An image of the session's files in its place. Returns what takes it away. */
+function drawImage(place: HTMLElement, session: string, version: string): () => void {
+  const [path, words] = [place.dataset.image ?? '', place.textContent ?? '']
+  place.textContent = ''
+  render(<WorkImage from={fileAddress(session, path)} name={path} label={words.replace('🖼 ', '')} version={version} />, place)
+  return () => {
+    render(null, place)
+    place.textContent = words
+  }
+}
 
 /** A block of code with its copy button and its colours. Returns what takes the button away. */
 function decorate(pre: HTMLPreElement, highlighter: typeof import('./highlight') | undefined): () => void {
