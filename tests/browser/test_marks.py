@@ -12,6 +12,12 @@ from tests.browser.hub import HubProcess
 
 from tieline.script import Say
 
+PIN_BESIDE_COUNT = """(address) => {
+  const row = document.querySelector(`.session[href='${address}']`).parentElement
+  const [count, pin] = ['.badge', '.pin'].map((name) => row.querySelector(name).getBoundingClientRect())
+  return count.right <= pin.left
+}"""
+
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
@@ -33,6 +39,9 @@ async def test_what_the_phone_reads_is_read_on_the_desktop(hub: HubProcess, open
         await expect(page).to_have_title("Tieline · 1 unread")
         await expect(page.get_by_role("button", name=re.compile("^Unread")).locator(".badge")).to_have_text("1")
     assert await faults(desktop) == [] == await faults(phone)
+    await rows[desktop].hover()
+    await expect(desktop.get_by_role("button", name="Pin: read me")).to_have_css("opacity", "1")
+    await desktop.wait_for_function(PIN_BESIDE_COUNT, arg=f"/s/{session}")
     await rows[phone].click()
     await expect(phone.get_by_role("log").get_by_text("Done.")).to_be_visible()
     await expect(rows[desktop].get_by_label("1 unread")).to_have_count(0)
