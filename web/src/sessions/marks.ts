@@ -52,7 +52,17 @@ export function markSeen(session: P.SessionRecord): void {
   if (unread(session) > 0) change(session.id, { seen_turns: session.turns })
 }
 
-export const isPinned = (session: string): boolean => unsent.value[session]?.pinned ?? marks.value.get(session)?.pinned ?? false
+/** The pinned ones: looked up once for a whole list. */
+export const pinnedSessions = computed<ReadonlySet<string>>(() => {
+  const pinned = new Set([...marks.value.values()].filter((mark) => mark.pinned).map((mark) => mark.id))
+  for (const [id, wanted] of Object.entries(unsent.value)) {
+    if (wanted.pinned) pinned.add(id)
+    else if (wanted.pinned === false) pinned.delete(id)
+  }
+  return pinned
+})
+
+export const isPinned = (session: string): boolean => pinnedSessions.value.has(session)
 
 export const togglePin = (session: string): void => change(session, { pinned: !isPinned(session) })
 

@@ -14,7 +14,7 @@ import { AgentMark } from '../ui/agent-mark'
 import { Empty } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { grouping, groupSessions, isClosed, setGrouping, toggleGroup, type Group, type Grouping } from './grouping'
-import { isPinned, togglePin, unread, unreadSessions } from './marks'
+import { isPinned, pinnedSessions, togglePin, unread, unreadSessions } from './marks'
 
 export function NeedsYou() {
   const all = visibleAsks.value
@@ -55,6 +55,7 @@ export function filterSessions(all: Iterable<P.SessionRecord>, filter: Filter, q
   const terms = query.trim().toLowerCase().split(/\s+/).filter(Boolean)
   const top: P.SessionRecord[] = []
   const others: P.SessionRecord[] = []
+  const pinned = pinnedSessions.value // once: there may be 10,000 sessions
   for (const one of all) {
     if (one.archived !== (filter === 'archived')) continue
     if (filter === 'active' && !ACTIVE.includes(sessionState(one, machines.get(one.node)))) continue
@@ -63,7 +64,7 @@ export function filterSessions(all: Iterable<P.SessionRecord>, filter: Filter, q
       const text = `${searchText(one)} ${machines.get(one.node)?.name?.toLowerCase() ?? ''}`
       if (!terms.every((word) => text.includes(word))) continue
     }
-    (isPinned(one.id) ? top : others).push(one)
+    (pinned.has(one.id) ? top : others).push(one)
   }
   return top.concat(others)
 }
