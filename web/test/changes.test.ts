@@ -136,6 +136,26 @@ describe('the panel', () => {
     expect(box.querySelector('.outcome')!.textContent).toContain('git restore x')
   })
 
+  it('shows the outcome of a push that the machine answers late, with its plan too', async () => {
+    const command = (id: string, more: object = {}) => ({ id, node: 'n', name: 'push_branch', session: 's', state: 'sent', ...more })
+    let sent = 0
+    const { box, button } = await panel((method, path) => (method === 'POST' && path.endsWith('/push') ? [202, command(`c${++sent}`)] : undefined))
+    const { applyFrame } = await import('../src/store/store')
+    const tell = (id: string, outcome: P.ChangeOutcome) => applyFrame({ type: 'command', command: command(id, { state: 'applied', outcome }) } as P.CommandFrame)
+    button('Push').click()
+    await vi.waitFor(() => expect(sent).toBe(1))
+    tell('c1', { plan: { ...PLAN, title: 'Push trunk' } })
+    await vi.waitFor(() => expect(box.querySelector('dialog')!.textContent).toContain('b.txt (untracked)'), 10_000)
+    const hold = box.querySelector<HTMLButtonElement>('dialog .hold')!
+    hold.click()
+    await settled()
+    hold.click()
+    await vi.waitFor(() => expect(sent).toBe(2), 10_000)
+    await vi.waitFor(() => expect(box.querySelector('dialog')).toBeNull(), 10_000)
+    tell('c2', { done: 'pushed trunk to origin' })
+    await vi.waitFor(() => expect(box.querySelector('.outcome')?.textContent).toContain('pushed trunk to origin'), 10_000)
+  })
+
   it('collects comments and sends them as one prompt', async () => {
     const { box, posted, button } = await panel()
     for (const [index, text] of [[1, 'why?'], [3, 'and this?']] as const) {

@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ..events import Outcome
+from ..sessions.git_actions import ChangeOutcome
 from ..sessions.records import AskRecord, PromptRecord, PromptStatus, SessionRecord
 from .teams import TeamRecord
 
@@ -75,6 +76,7 @@ class CommandView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str = ""
     ask: str = ""
     problem: str = ""
+    outcome: ChangeOutcome | None = None  # of an applied change, for those who did not wait for it
     by: str = ""
     at: float = 0.0
 

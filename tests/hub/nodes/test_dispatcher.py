@@ -13,7 +13,7 @@ from tests.node.conftest import hub_at, joined_to, until, until_done
 from tieline.background_tasks import background
 from tieline.bus import open_bus
 from tieline.errors import Unsupported, UsageError
-from tieline.hub.nodes.command_queue import MAX_WAITING
+from tieline.hub.nodes.command_queue import MAX_OUTCOME, MAX_WAITING
 from tieline.hub.nodes.dispatcher import REQUIRED_CAPABILITIES
 from tieline.hub.nodes.registry import NodeOffline, UnknownNode
 from tieline.policy import Policy
@@ -91,6 +91,29 @@ async def test_nobody_answers_in_time(hub: Running) -> None:
         await hub.hub.dispatcher.dispatch("deaf", c.ListSessions(), by="me", wait_s=0.05)
     told = await hub.hub.dispatcher.dispatch("deaf", c.AbortSession(session="s"), by="me", wait_s=0.05)
     assert isinstance(told, CommandView) and told.state == "sent"
+
+
+PUSH = c.PushBranch(session="s")
+OUTCOMES = {
+    "what it did": (PUSH, {"done": "pushed main to origin", "commit": "c0ffee"}, "pushed main to origin"),
+    "what is no outcome": (PUSH, ["another version"], None),
+    "one that is too large": (PUSH, {"done": "x" * MAX_OUTCOME}, None),
+    "another command's": (c.CloseSession(session="s"), {"done": "closed"}, None),
+}
+
+
+@pytest.mark.parametrize("case", OUTCOMES)
+async def test_an_outcome_that_comes_late_is_shown(hub: Running, case: str) -> None:
+    command, said, done = OUTCOMES[case]
+    presence = await hub.hub.nodes.register(NodeView(id="n1", name="afar"))
+    switch = hub.hub.dispatcher
+    told = await switch.dispatch("n1", command, by="me", id="late", wait_s=0.05)
+    assert isinstance(told, CommandView) and (told.state, told.outcome) == ("sent", None)
+    await switch.handle_result(Result(id="late", value=msgspec.Raw(msgspec.json.encode(said))), "n1")
+    view = await switch.queue.get("late")
+    assert view is not None and view.state == "applied"
+    assert (view.outcome.done if view.outcome else None) == done
+    await presence.leave()
 
 
 async def test_what_another_node_says_about_an_order_is_not_believed(hub: Running) -> None:

@@ -1,7 +1,8 @@
 /** A session's changes: a tree of files, one file or all of them, what is staged, comments, and what becomes of it all. */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ApiError, errorMessage, get, request } from '../api/client'
-import { trackCommand } from '../commands/pending-commands'
+import { isDesktop } from '../app/columns'
+import { commandsOfSession, dismissCommand, PendingCommands, trackCommand } from '../commands/pending-commands'
 import { DiffView } from '../diff/diff-view'
 import { formatComment, parseDiff, type FileDiff } from '../diff/parse-diff'
 import type * as P from '../generated/protocol'
@@ -48,9 +49,9 @@ export function ChangesPanel({ session }: { session: P.SessionRecord }) {
   const shown = chosen && files.some((file) => file.path === chosen) ? chosen : ''
   const wide = width >= WIDE
 
-  const change = async (what: string, action: string, body: unknown): Promise<P.ChangeOutcome | undefined> => {
+  const change = async (what: string, action: string, body: Readonly<Record<string, unknown>>): Promise<P.ChangeOutcome | undefined> => {
     try {
-      const told = await trackCommand<P.ChangeOutcome>(what, session.id, request('POST', `${base}/changes/${action}`, body))
+      const told = await trackCommand<P.ChangeOutcome>(what, session.id, request('POST', `${base}/changes/${action}`, body), '', { action, body })
       setProblem('')
       if (told && !told.plan) { setOutcome(told); setRound((before) => before + 1) }
       return told
@@ -67,7 +68,7 @@ export function ChangesPanel({ session }: { session: P.SessionRecord }) {
   }
   const confirm = async ({ action, body, plan }: Step) => {
     try {
-      const told = await trackCommand<P.ChangeOutcome>(VERBS[action], session.id, request('POST', `${base}/changes/${action}`, { ...body, digest: plan.digest }))
+      const told = await trackCommand<P.ChangeOutcome>(VERBS[action], session.id, request('POST', `${base}/changes/${action}`, { ...body, digest: plan.digest }), '', { action, body })
       setStep(undefined)
       setProblem('')
       if (told) setOutcome(told)
@@ -77,6 +78,15 @@ export function ChangesPanel({ session }: { session: P.SessionRecord }) {
       else setStep((before) => before && { ...before, problem: errorMessage(error) })
     }
   }
+  const late = commandsOfSession(session.id).find((command) => command.outcome) // the machine took longer than the hub waits
+  useEffect(() => {
+    if (!late?.outcome || !late.change) return
+    const { plan } = late.outcome
+    if (plan) setStep({ action: late.change.action as Dangerous, body: late.change.body, plan, changed: false, problem: '' })
+    else setOutcome(late.outcome)
+    setRound((before) => before + 1)
+    dismissCommand(late.id)
+  }, [late?.id])
   const onComment = (path: string, line: Parameters<typeof formatComment>[1], text: string, send: boolean) => {
     if (send) sendPrompt(session.id, formatComment(path, line, text))
     else addComment(session.id, { path, line, text })
@@ -86,6 +96,7 @@ export function ChangesPanel({ session }: { session: P.SessionRecord }) {
   return (
     <div class="changes" ref={box}>
       <Problem text={diff.problem || tree.problem || problem} />
+      {!isDesktop.value && <PendingCommands of={commandsOfSession(session.id)} />}
       {outcome?.done && <Outcome outcome={outcome} onClose={() => setOutcome(undefined)} />}
       {repository && (
         <div class="changes-bar" role="group" aria-label="Compare with">

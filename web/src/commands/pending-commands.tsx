@@ -4,6 +4,7 @@ import { signal } from '@preact/signals'
 import type { ApiResponse } from '../api/client'
 import type * as P from '../generated/protocol'
 import { saveLocal, loadLocal } from '../shared/local-storage'
+import { visible } from '../shared/visible-text'
 import { allSessionsLoaded, commands, refreshCommand, nodes, onReady, sessions, applyCommand } from '../store/store'
 import { Icon } from '../ui/icons'
 
@@ -14,7 +15,11 @@ export interface PendingCommand {
   readonly what: string // the command's label for the person
   readonly problem: string // empty while the command is pending
   readonly draft: string // the first prompt of a new session
+  readonly change?: PendingChange // of a session's files
+  readonly outcome?: P.ChangeOutcome // what a change did, or would do
 }
+
+export interface PendingChange { readonly action: string; readonly body: Readonly<Record<string, unknown>> }
 
 /** Stored over a reload, as the hub stores them. */
 const pendingCommands = signal<readonly PendingCommand[]>(loadLocal<PendingCommand[]>('orders', []))
@@ -24,7 +29,9 @@ function save(commandList: readonly PendingCommand[]): void {
   saveLocal('orders', commandList)
 }
 
-const setProblem = (id: string, problem: string): void => save(pendingCommands.peek().map((item) => (item.id === id ? { ...item, problem } : item)))
+const update = (id: string, changes: Partial<PendingCommand>): void => save(pendingCommands.peek().map((item) => (item.id === id ? { ...item, ...changes } : item)))
+
+const setProblem = (id: string, problem: string): void => update(id, { problem })
 
 export function dismissCommand(id: string): void {
   save(pendingCommands.peek().filter((item) => item.id !== id))
@@ -36,11 +43,11 @@ export const commandsOfSession = (session: string): readonly PendingCommand[] =>
 export const commandsOfMissingSessions = (): readonly PendingCommand[] => pendingCommands.value.filter((item) => allSessionsLoaded.value && item.session && !sessions.value.has(item.session))
 
 /** Returns the machine's answer, or undefined when the command is pending and followed from here. */
-export async function trackCommand<T>(what: string, session: string, response: Promise<ApiResponse<unknown>>, draft = ''): Promise<T | undefined> {
+export async function trackCommand<T>(what: string, session: string, response: Promise<ApiResponse<unknown>>, draft = '', change?: PendingChange): Promise<T | undefined> {
   const { status, value } = await response
   if (status !== 202) return value as T
   const command = value as P.CommandView
-  save([...pendingCommands.peek().filter((item) => item.id !== command.id), { id: command.id, node: command.node, session, what, problem: '', draft }])
+  save([...pendingCommands.peek().filter((item) => item.id !== command.id), { id: command.id, node: command.node, session, what, problem: '', draft, change }])
   applyCommand(command)
   applyCommandStates() // its frame may have arrived before this response
   return undefined
@@ -51,7 +58,8 @@ function applyCommandStates(): void {
     const command = commands.peek().get(item.id)
     if (command?.state === 'applied') {
       if (item.draft && loadLocal('draft.new', '') === item.draft) saveLocal('draft.new', '') // only now the session has the prompt
-      dismissCommand(item.id)
+      if (!item.change || !command.outcome) dismissCommand(item.id)
+      else if (!item.outcome) update(item.id, { outcome: command.outcome }) // shown until the person has seen it
     } else if (!item.problem && (command?.state === 'refused' || command?.state === 'expired')) {
       setProblem(item.id, command.problem || 'The machine did not accept it.')
     }
@@ -61,7 +69,7 @@ function applyCommandStates(): void {
 commands.subscribe(applyCommandStates)
 
 onReady(() => {
-  for (const item of pendingCommands.peek()) if (!item.problem) void refreshCommand(item.id, () => setProblem(item.id, 'The hub has no record of this command any more: it is unknown whether the machine received it.'))
+  for (const item of pendingCommands.peek()) if (!item.problem && !item.outcome) void refreshCommand(item.id, () => setProblem(item.id, 'The hub has no record of this command any more: it is unknown whether the machine received it.'))
 })
 
 /** Which machine has not answered, and why. */
@@ -78,7 +86,12 @@ export function PendingCommands({ of }: { of: readonly PendingCommand[] }) {
           <span class="grow"><Icon name="warn" /> {item.what}: {item.problem}</span>
           <button type="button" class="plain" aria-label={`Dismiss: ${item.what}`} onClick={() => dismissCommand(item.id)}><Icon name="cross" /></button>
         </p>
-      ) : <p key={item.id} class="order faint" role="status">{item.what}: received by the hub. {missingAnswer(item.node)}; the machine receives it when it is back.</p>)}
+      ) : item.outcome ? (
+        <p key={item.id} class="order" role="status">
+          <span class="grow"><Icon name="check" /> {item.what}: {item.outcome.done ? visible(item.outcome.done) : 'what it will do is ready. Open the changes to agree to it.'}</span>
+          <button type="button" class="plain" aria-label={`Dismiss: ${item.what}`} onClick={() => dismissCommand(item.id)}><Icon name="cross" /></button>
+        </p>
+      ) : <p key={item.id} class="order faint" role="status">{item.what}: received by the hub. {missingAnswer(item.node)}{nodes.value.get(item.node)?.online ? '.' : ': it receives it when it is back.'}</p>)}
     </>
   )
 }

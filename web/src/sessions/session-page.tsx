@@ -61,7 +61,7 @@ export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'di
           <button type="button" class="plain" aria-label="About this session" title="About (i)" aria-expanded={docked('info')} onClick={() => showPanel(id, 'info')}><Icon name="more" /></button>
         </header>
         <ConnectionBar session={session} />
-        {sheet !== 'info' && <PendingCommands of={commandsOfSession(id)} />}
+        {(!sheet || isDesktop.value) && <PendingCommands of={commandsOfSession(id)} />}
         {threadProblem.value && <Problem text={threadProblem.value} />}
         {place.note && <p class="order" role="status"><Icon name="search" /> {place.note}</p>}
         {open ? (

@@ -12,8 +12,10 @@ from ...background_tasks import background, cancel_and_wait
 from ...bus.base import Bus, Table
 from ...errors import BusClosed, BusError, Conflict, UsageError
 from ...node.command_executor import EXPIRED
+from ...protocol import commands as c
 from ...protocol.commands import READING, CommandEnvelope, Result, decode_envelope
 from ...protocol.views import CommandView
+from ...sessions.git_actions import ChangeOutcome
 
 COMMANDS = "commands"
 EXPIRES_S = 24 * 3600.0
@@ -30,6 +32,13 @@ MAX_WAITING = 10_000
 RANK = {"sent": 0, "received": 1, "expired": 2, "refused": 3, "applied": 3}
 """A state never goes back. A node's own word is above what the hub concluded from the time."""
 
+MAX_OUTCOME = 64 * 1024
+"""Bytes of a change's outcome that all clients are told. A larger one has a large plan, which is asked for again."""
+_GIVE_OUTCOMES = frozenset(
+    command.name
+    for command in (c.StageFiles, c.CommitStaged, c.RevertFiles, c.DiscardChanges, c.PushBranch, c.OpenPullRequest)
+)
+_decode_outcome = msgspec.json.Decoder(ChangeOutcome).decode
 _decode = msgspec.json.Decoder(CommandView).decode
 _encode = msgspec.json.encode
 
@@ -56,9 +65,19 @@ def command_view(node: str, order: CommandEnvelope, **more: object) -> CommandVi
 
 def with_result(view: CommandView, result: Result) -> CommandView:
     if result.refusal is None:
-        return replace(view, state="applied", problem="")
+        return replace(view, state="applied", problem="", outcome=_outcome(view.name, result))
     state = "expired" if result.refusal.code == EXPIRED else "refused"
     return replace(view, state=state, problem=result.refusal.message)
+
+
+def _outcome(name: str, result: Result) -> ChangeOutcome | None:
+    """What a change did. A push may take longer than anybody waits for its result."""
+    if name not in _GIVE_OUTCOMES or len(result.value) > MAX_OUTCOME:
+        return None
+    try:
+        return _decode_outcome(result.value)
+    except msgspec.DecodeError:  # a node of another version
+        return None
 
 
 class CommandQueue:

@@ -113,12 +113,11 @@ async def _change(request: Request, command: AnyCommand) -> Response:
     hub = request.hub
     session = getattr(command, "session", "")
     told = await send_command(request, await node_of_session(hub, session), command)
-    if isinstance(told, CommandView):
-        return command_response(told)
-    outcome = _outcome(told.value)
-    if outcome.plan is None:
+    outcome = None if isinstance(told, CommandView) else _outcome(told.value)
+    if outcome is None or outcome.plan is None:
         who, via = actor_name(device_of(request)), request.context.via
-        hub.audit.record("changes", who, via, session=session, command=command.name, done=outcome.done)
+        done = outcome.done if outcome else "not answered yet"
+        hub.audit.record("changes", who, via, session=session, command=command.name, done=done)
     return command_response(told)
 
 
