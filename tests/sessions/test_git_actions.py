@@ -11,7 +11,7 @@ from tests.bus.conftest import free_port
 from tests.sessions.git_remotes import bare_repository, git_daemon, stand_in_gh
 
 from tieline.errors import UsageError
-from tieline.sessions import git_actions, git_remote
+from tieline.sessions import git_actions, git_remote, git_writes
 from tieline.sessions.git_actions import ChangeOutcome, PlanChanged
 from tieline.sessions.safe_git import GitFailed
 
@@ -350,6 +350,13 @@ async def test_what_has_changed_meanwhile_is_not_thrown_away(work: Work, meanwhi
     assert (work.top / "a.txt").read_text() in ("two\n", "three\n")
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a lock that nobody will release."""
+    monkeypatch.setattr(git_writes, "LOCK_S", 0.2)
+
+
+@pytest.mark.usefixtures("impatient")
 async def test_a_lock_of_another_git_is_respected(work: Work) -> None:
     work.write("a.txt", "two\n")
     (work.top / ".git/index.lock").write_text("")
@@ -361,6 +368,7 @@ async def test_a_lock_of_another_git_is_respected(work: Work) -> None:
 # --- links that an agent laid --------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("link", ["refs/heads", "refs", "logs/HEAD", "index.lock", "refs/tieline"])
 async def test_no_link_leads_a_write_out_of_the_repository(work: Work, link: str) -> None:
     outside = work.place / "outside"
