@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -388,6 +389,32 @@ async def test_a_merge_is_by_the_name_that_git_would_use(repository: Path, tmp_p
     write(record)
     await ours.merge(record)
     assert git(repository, "log", "-1", "--format=%an %cn") == "Ada Client Ada Client"
+
+
+@pytest.mark.parametrize("late", ["a file", "a change", "a commit"])
+async def test_what_comes_while_it_is_merged_is_not_removed(
+    repository: Path, ours: SessionWorktrees, late: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent may have left something running there. What it writes then is neither merged nor lost."""
+    record = await begin(ours, repository)
+    write(record)
+    move = ours._move  # pyright: ignore[reportPrivateUsage]
+
+    async def meanwhile(*args: Any) -> None:
+        await move(*args)
+        write(record, "late.txt" if late == "a file" else "shop.py", "late\n")
+        if late == "a commit":
+            git(record.cwd, "commit", "-q", "-am", "late")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ours, "_move", meanwhile)
+        record, outcome = await ours.merge(record)
+    assert not outcome.removed and "since" in outcome.kept and record.worktree is not None and not record.worktree.ended
+    assert (repository / "shop.py").read_text() == "colour = 'blue'\n"
+    record, outcome = await ours.merge(record)
+    assert outcome.removed and not outcome.kept
+    assert (repository / ("late.txt" if late == "a file" else "shop.py")).read_text() == "late\n"
+    check(repository)
 
 
 async def test_a_repository_inside_it_is_not_removed(repository: Path, ours: SessionWorktrees) -> None:

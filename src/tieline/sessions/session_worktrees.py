@@ -194,7 +194,7 @@ class SessionWorktrees:
                     raise MergeConflict(f"{tree.branch} and {into}: {error.message}", hint=hint) from None
             if after != before:
                 await self._move(tree, base_checkout, Advance(into, before, after))
-            kept = await self._remove(tree)
+            kept = await self._remove(tree, head)
             outcome = WorktreeOutcome(
                 session=record.id,
                 done="merged",
@@ -320,13 +320,17 @@ class SessionWorktrees:
             await self._worktrees.commit(tree, git, who, record.title or f"Work of session {record.id}")
         return count
 
-    async def _remove(self, tree: Worktree) -> str:
-        """After its branch was merged. Why it is not, where something would be lost."""
+    async def _remove(self, tree: Worktree, merged: str) -> str:
+        """After that commit of its branch was merged. Why it is not, where something would be lost."""
         if tree.made:
             async with self._worktrees.git(tree) as git:
                 await self._worktrees.load_index(tree, git, tree.own.commit)
                 if repositories := await self._repositories(tree, git):
                     return f"{repositories[0]} in it is a repository of its own"
+                if await self._worktrees.changed(tree, git):  # by what still ran there while it was merged
+                    return "its files have changed since"
+        if tree.repository.ref(tree.branch) != merged:
+            return f"its branch {tree.branch} has gone on since"
         await self._worktrees.remove(tree, branch_too=True)
         return ""
 

@@ -187,6 +187,10 @@ class Worktrees:
         listed = await git.run("ls-files", "-z", "-m", "-d", "-o", "--exclude-standard")
         return {name for name in listed.split(b"\0") if name}
 
+    async def changed(self, tree: Worktree, git: Git) -> bool:
+        """Whether a commit of its files would have more than the index that `load_index` loaded."""
+        return any(await asyncio.to_thread(_sort, tree.path, await self.uncommitted(git)))
+
     async def diff(self, tree: Worktree, since: str, commit: str, file: str = "") -> BranchDiff:
         """What changed on its branch from one commit to another, or in one file of it, bounded. Raises GitFailed."""
         async with self.git(tree) as git:

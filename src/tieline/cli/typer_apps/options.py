@@ -137,15 +137,21 @@ def _opening(
 
 
 def opens_an_agent(*, after: str) -> Callable[[Command], Command]:
-    """Gives a command those options, after a parameter of its own. They reach it as its keywords."""
+    """Gives a command those options, after a parameter of its own."""
+    return takes_also(_opening, after=after)
+
+
+def takes_also(options: Callable[..., None], *, after: str = "") -> Callable[[Command], Command]:
+    """Gives a command the parameters of another function: first, or after one of its own. They are its keywords."""
 
     def add_options(command: Command) -> Command:
-        whole: list[inspect.Parameter] = []
+        added = list(inspect.signature(options).parameters.values())
+        whole = [] if after else added
         for each in inspect.signature(command).parameters.values():
             if each.kind is not each.VAR_KEYWORD:
                 whole.append(each)
             if each.name == after:
-                whole += inspect.signature(_opening).parameters.values()
+                whole += added
         setattr(command, "__signature__", inspect.Signature(whole))  # noqa: B010 (a function's type does not have it)
         return command
 

@@ -1,43 +1,54 @@
 """The verbs about rules for asks: rules list, add, test, show, revoke."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from .. import completion
 from ..help import HelpCommand, HelpGroup
-from .options import SESSIONS_PANEL, Json
+from .options import SESSIONS_PANEL, Json, takes_also
 
-Kind = Annotated[
-    Literal["exact", "prefix", "edit", "read", "host", "tool"],
-    typer.Argument(
-        metavar="KIND",
-        help="exact, prefix (a command, by its words), edit, read (a file or a directory/), host, tool (server/tool).",
-        show_default=False,
-    ),
-]
-Pattern = Annotated[str, typer.Argument(metavar="PATTERN", help="What is compared.", show_default=False)]
-Deny = Annotated[bool, typer.Option("--deny", help="Deny it instead.")]
-Directory = Annotated[
-    str,
-    typer.Option("--dir", metavar="DIR", help="For sessions in there. Default: this directory.", show_default=False),
-]
-Everywhere = Annotated[bool, typer.Option("--everywhere", help="In every directory.")]
-Machine = Annotated[
-    str,
-    typer.Option(metavar="NAME", help="On this machine only. Default: on every one.", autocompletion=completion.nodes),
-]
-Agent = Annotated[
-    str,
-    typer.Option(metavar="NAME", help="For this agent only. Default: for every one.", autocompletion=completion.agents),
-]
-Lasts = Annotated[str, typer.Option("--for", metavar="TIME", help="Until then: 12h, 7d, 2w. Default: for good.")]
 Rule = Annotated[
     str,
     typer.Argument(
         metavar="RULE", help="Its id, or enough of it.", show_default=False, autocompletion=completion.rules
     ),
 ]
+
+
+def _rule(
+    match: Annotated[
+        Literal["exact", "prefix", "edit", "read", "host", "tool"],
+        typer.Argument(
+            metavar="KIND",
+            help="exact, prefix (a command, by its words), edit, read (a file or a directory/), host, "
+            "tool (server/tool).",
+            show_default=False,
+        ),
+    ],
+    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="What is compared.", show_default=False)],
+    deny: Annotated[bool, typer.Option("--deny", help="Deny it instead.")] = False,
+    directory: Annotated[
+        str,
+        typer.Option(
+            "--dir", metavar="DIR", help="For sessions in there. Default: this directory.", show_default=False
+        ),
+    ] = "",
+    everywhere: Annotated[bool, typer.Option("--everywhere", help="In every directory.")] = False,
+    machine: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="On this machine only. Default: on every one.", autocompletion=completion.nodes
+        ),
+    ] = "",
+    agent: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="For this agent only. Default: for every one.", autocompletion=completion.agents
+        ),
+    ] = "",
+) -> None:
+    """A rule as it is typed, told once for the commands that take one."""
 
 
 def list_rules(json: Json = False) -> None:
@@ -47,45 +58,27 @@ def list_rules(json: Json = False) -> None:
     raise typer.Exit(list_rules(json=json))
 
 
+@takes_also(_rule)
 def add_rule(
-    kind: Kind,
-    pattern: Pattern,
-    deny: Deny = False,
-    dir: Directory = "",
-    everywhere: Everywhere = False,
-    machine: Machine = "",
-    agent: Agent = "",
-    lasts: Lasts = "",
+    lasts: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="Until then: 12h, 7d, 2w. Default: for good.")
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Save it without a question.")] = False,
     json: Json = False,
+    **rule: Any,
 ) -> None:
     """Decide asks of a kind from now on. What it would have decided before is shown first."""
     from ..commands.rules import RuleOptions, add
 
-    wanted = RuleOptions(
-        match=kind, pattern=pattern, deny=deny, directory=dir, everywhere=everywhere, machine=machine, agent=agent,
-        lasts=lasts,
-    )  # fmt: skip
-    raise typer.Exit(add(wanted, yes=yes, json=json))
+    raise typer.Exit(add(RuleOptions(**rule, lasts=lasts), yes=yes, json=json))
 
 
-def test_rule(
-    kind: Kind,
-    pattern: Pattern,
-    deny: Deny = False,
-    dir: Directory = "",
-    everywhere: Everywhere = False,
-    machine: Machine = "",
-    agent: Agent = "",
-    json: Json = False,
-) -> None:
+@takes_also(_rule)
+def test_rule(json: Json = False, **rule: Any) -> None:
     """What a rule would have decided of the last 60 asks. Saves nothing."""
     from ..commands.rules import RuleOptions, test
 
-    wanted = RuleOptions(
-        match=kind, pattern=pattern, deny=deny, directory=dir, everywhere=everywhere, machine=machine, agent=agent
-    )
-    raise typer.Exit(test(wanted, json=json))
+    raise typer.Exit(test(RuleOptions(**rule), json=json))
 
 
 def show(rule: Rule, json: Json = False) -> None:
