@@ -437,6 +437,13 @@ async def test_qwens_usage_is_on_empty_chunks(bench: Bench) -> None:
     assert tokens(done(seen)) == (30, 4, "complete")
 
 
+async def test_what_claudes_subagents_spend_is_not_told(bench: Bench) -> None:
+    spent = result(usage={"inputTokens": 5, "outputTokens": 4})
+    task = call(title="Touch it", kind="think", _meta={"claudeCode": {"toolName": "Agent"}}, rawInput={"prompt": "x"})
+    ends = await bench.turns("claude-agent-acp", [chunk("Yes."), spent], [task, chunk("Yes."), spent])
+    assert [tokens(end) for end in ends] == [(5, 4, "complete"), (5, 4, "partial")]
+
+
 # --- output, names ----------------------------------------------------------------------------------------------------
 
 
@@ -477,6 +484,36 @@ async def test_names_beside_the_title(bench: Bench) -> None:
     assert (use.name, use.action) == ("write", Edit(("/x",)))
     qwen = call(title="ReadFile: x", kind="read", rawInput={"path": "x"}, _meta={"toolName": "read_file"})
     assert the(await bench.turn("qwen", qwen, chunk("Done."), END), ToolUse).name == "read_file"
+
+
+def claude(tool: str, **input: Any) -> Step:
+    return {"title": tool, "kind": "other", "_meta": {"claudeCode": {"toolName": tool}}, "rawInput": input}
+
+
+async def test_what_claude_watches_is_a_command(bench: Bench) -> None:
+    watched = ask(**claude("Monitor", command="touch x", description="x"))
+    seen = await bench.turn("claude-agent-acp", watched, chunk("No."), END, policy=Policy("allow", "deny", "allow"))
+    assert isinstance(the(seen, ToolUse).action, Command)
+    assert (the(seen, ToolResult).status, of(seen, Ask)) == ("denied", []), "the policy has decided"
+
+
+async def test_claudes_edits_are_shown_in_their_files(bench: Bench) -> None:
+    """Wherever it replaces, and what is in a notebook's cell now, which its request does not tell."""
+    file, book = bench.place / "old.txt", bench.place / "book.ipynb"
+    file.write_text("an old line\n" + "more\n" * 20 + "another old line\n")
+    book.write_text(json.dumps({"cells": [{"id": "one", "source": "old cell"}]}))
+    everywhere = claude("Edit", file_path=str(file), old_string="old", new_string="new", replace_all=True)
+    diff = [{"type": "diff", "path": str(file), "oldText": "old", "newText": "new"}]
+    cell = claude("NotebookEdit", notebook_path=str(book), cell_id="one", new_source="new cell")
+    requests: list[tuple[Step, tuple[str, ...]]] = [
+        ({**everywhere, "kind": "edit", "content": diff}, ("-an old line", "-another old line")),
+        (cell, ("-old cell",)),
+    ]
+    for request, gone in requests:
+        asked = the(await bench.turn("claude-agent-acp", ask(**request), chunk("No."), END, on_ask=no), Ask)
+        assert isinstance(asked.action, Edit) and asked.capability == "file_write"
+        assert all(line in asked.action.diff for line in gone), asked.action.diff
+        assert not asked.withheld
 
 
 # --- steering ---------------------------------------------------------------------------------------------------------
