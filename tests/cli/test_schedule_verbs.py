@@ -53,6 +53,15 @@ def test_from_adding_it_to_its_result(hub: Setting) -> None:
     assert "nightly" not in ok(hub, "schedule", "list")
 
 
+def test_each_run_in_a_worktree(hub: Setting) -> None:
+    common = ("schedule", "add", "@daily", "look", "--agent", "talker", "--paused")
+    ok(hub, *common, "--name", "with-tree", "--worktree")
+    ok(hub, *common, "--name", "with-branch", "--branch", "nightly")
+    assert (named(hub, "with-tree")["worktree"], named(hub, "with-branch")["branch"]) == (True, "nightly")
+    assert "one for each run\n" in ok(hub, "schedule", "show", "with-tree")
+    assert "one for each run, on nightly-…" in ok(hub, "schedule", "show", "with-branch")
+
+
 def test_one_time(hub: Setting) -> None:
     once = ("--once", "2099-12-01 09:00", "--zone", "America/New_York", "--agent", "talker", "--name", "release")
     assert ok(hub, "schedule", "add", "release 2.0", *once) == "release: next Tue 2099-12-01 09:00 (America/New_York)\n"

@@ -1,6 +1,7 @@
 """Agents are started at their times: once, whoever keeps the time and whoever is killed."""
 
 import asyncio
+import subprocess
 import time
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -15,6 +16,8 @@ from tieline.bus import open_bus
 from tieline.bus.active_lease import ActiveLease
 from tieline.channels.base import SessionNodeOffline, SessionRequest
 from tieline.config import Config
+from tieline.drivers.base import Prompt
+from tieline.errors import UsageError
 from tieline.hub.hub import Hub
 from tieline.policy import Policy
 from tieline.protocol.schedules import NewSchedule, ScheduleChange
@@ -24,10 +27,13 @@ from tieline.schedules.clock import Clock
 from tieline.schedules.manager import ScheduleManager
 from tieline.schedules.records import ScheduleStore, new_run
 from tieline.schedules.scheduler import GIVE_UP_S, LATE_S, MAX_WAITING, Scheduler
-from tieline.script import Run, Say, Stall
+from tieline.script import Run, Say, Stall, Write
 from tieline.testing.wait_for import eventually
 
 STALL = ((Stall(),),)
+GIT = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"} | {
+    f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in (("NAME", "T"), ("EMAIL", "t@x"))
+}
 
 
 class Broken(HubSessions):
@@ -419,3 +425,86 @@ async def test_a_missed_time_does_not_wait_for_the_run_before(sqlite: str, tmp_p
         here.clock.move(HOUR + LATE_S + 1)
         async with scheduling(here):
             await here.until_states(made.id, "missed", "running")
+
+
+# --- worktrees ---
+
+
+def repository(place: Path) -> Path:
+    place.mkdir()
+    (place / "a.txt").write_text("one\n")
+    for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "one")):
+        subprocess.run(["git", *words], cwd=place, check=True, env={**GIT, "HOME": str(place)})
+    return place
+
+
+def branches(place: Path) -> set[str]:
+    said = subprocess.run(["git", "branch", "--format=%(refname:short)"], cwd=place, check=True, env=GIT, stdout=-1)
+    return set(said.stdout.decode().split())
+
+
+async def test_each_run_works_in_a_worktree_of_its_own_and_only_work_stays(sqlite: str, tmp_path: Path) -> None:
+    """Two runs that write do not meet; one that changed nothing leaves nothing behind."""
+    place = repository(tmp_path / "shop")
+    replies = ([Write("made.txt", "mine\n")], [Say("Done.")])
+    async with hub_on(sqlite, tmp_path / "a", SetClock(), replies) as here, scheduling(here):
+        new = NewSchedule(cron="0 9 * * *", agent="bot", cwd=str(place), prompt="write it", branch="nightly")
+        made = await here.manager.add(new, policy=Policy("allow", "allow", "allow"), node="local", by="owner")
+        here.clock.move(24 * HOUR)
+        await here.until_states(made.id, "success")
+        here.clock.move(24 * HOUR)
+        later, first = await here.until_states(made.id, "success", "success")
+        ran = [here.router.get(run.session) for run in (first, later)]
+        assert [record.branch for record in ran] == ["nightly-20261116-090000", "nightly-20261117-090000"]
+        assert branches(place) == {"main", "nightly-20261116-090000", "nightly-20261117-090000"}
+        assert all((Path(record.cwd) / "made.txt").read_text() == "mine\n" for record in ran)
+        assert ran[0].cwd != ran[1].cwd and not (place / "made.txt").exists()
+
+
+async def test_a_run_that_changed_nothing_leaves_no_worktree(sqlite: str, tmp_path: Path) -> None:
+    place = repository(tmp_path / "shop")
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here, scheduling(here):
+        made = await here.add(cwd=str(place), worktree=True)
+        here.clock.move(24 * HOUR)
+        (run,) = await here.until_states(made.id, "success")
+        record = here.router.get(run.session)
+        assert record.worktree is not None and record.worktree.ended == "discarded"
+        assert not Path(record.cwd).exists() and branches(place) == {"main"}
+        await here.router.prompt(run.session, Prompt("go on"))  # a person does: it is made again
+        await eventually(lambda: here.heard == ["look around", "go on"], "it does not go on")
+        assert Path(here.router.get(run.session).cwd, "a.txt").exists()
+
+
+async def test_a_worktree_that_cannot_be_made_fails_the_run_with_the_reason(sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here, scheduling(here):
+        made = await here.add(worktree=True)  # where there is no repository
+        here.clock.move(24 * HOUR)
+        (run,) = await here.until_states(made.id, "failed")
+        assert "is not in a git repository" in run.problem and here.heard == []
+        with pytest.raises(UsageError, match="cannot begin the name of a branch"):
+            await here.add(worktree=True, branch="-x..y")
+
+
+@pytest.mark.parametrize("dies", ["before", "after"])
+async def test_a_hub_that_dies_while_it_cleans_up_leaves_it_to_the_next(sqlite: str, tmp_path: Path, dies: str) -> None:
+    class Dying(HubSessions):
+        reached = asyncio.Event()
+
+        async def remove_unused_worktree(self, session: str) -> None:
+            if dies == "after":
+                await super().remove_unused_worktree(session)
+            self.reached.set()
+            await asyncio.Event().wait()
+
+    place = repository(tmp_path / "shop")
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here:
+        dying = Dying(here.hub)
+        async with scheduling(here, dying, lease_s=1):
+            made = await here.add(cwd=str(place), worktree=True)
+            here.clock.move(24 * HOUR)
+            async with asyncio.timeout(BOUND):
+                await dying.reached.wait()
+        async with scheduling(here, lease_s=1):
+            (run,) = await here.until_states(made.id, "success")
+            assert not Path(here.router.get(run.session).cwd).exists() and branches(place) == {"main"}
+            assert here.heard == ["look around"], "it is one run"

@@ -15,7 +15,7 @@ from ..errors import TielineError, UsageError
 from ..events import Answer, Command, Edit, Fetch, Mcp, Remember
 from ..hub.http.problems import is_usage
 from ..hub.hub import Hub
-from ..hub.nodes.command_helpers import get_ask, node_of_session
+from ..hub.nodes.command_helpers import check_worktrees, get_ask, node_of_session
 from ..ids import new_id
 from ..policy import Policy
 from ..protocol.commands import (
@@ -26,6 +26,7 @@ from ..protocol.commands import (
     ChangeSession,
     CreateSession,
     DenyPermission,
+    RemoveUnusedWorktree,
     Result,
     SendPrompt,
 )
@@ -105,6 +106,8 @@ class HubSessions:
         node = wanted.node or self._hub.dispatcher.local
         if not node:
             raise UsageError("the hub has no local node", field="node", hint="Set `node` in the channel's config.")
+        if wanted.worktree:
+            check_worktrees(await self._hub.nodes.get(node))
         await self._tell(
             node,
             CreateSession(
@@ -115,6 +118,8 @@ class HubSessions:
                 team=wanted.team,
                 resume=wanted.fork_of,
                 fork=bool(wanted.fork_of),
+                worktree=wanted.worktree,
+                branch=wanted.branch,
                 **wanted.agent_options(),
             ),
         )
@@ -137,6 +142,9 @@ class HubSessions:
 
     async def change_policy(self, session: str, policy: Policy) -> None:
         await self._tell(await node_of_session(self._hub, session), ChangeSession(session=session, policy=policy))
+
+    async def remove_unused_worktree(self, session: str) -> None:
+        await self._tell(await node_of_session(self._hub, session), RemoveUnusedWorktree(session=session))
 
     async def withdraw(self, session: str, prompt: str) -> None:
         node = await node_of_session(self._hub, session)
@@ -251,6 +259,6 @@ def _wants(record: AskRecord) -> str:
 def _check(result: Result) -> None:
     """Raises what the node refused: a UsageError is final, anything else is tried again."""
     if refusal := result.refusal:
-        if is_usage(refusal.code):
+        if is_usage(refusal.code) or refusal.code == "GitFailed":  # a repository does not become another by waiting
             raise UsageError(refusal.message, field=refusal.field, hint=refusal.hint)
         raise TielineError(refusal.message, hint=refusal.hint)

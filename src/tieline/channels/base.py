@@ -157,6 +157,8 @@ class SessionRequest(AgentOptions, frozen=True, kw_only=True):
     node: str = ""  # empty: this machine
     team: str = ""  # the team conversation that it is for
     fork_of: str = ""  # it begins with a copy of this conversation
+    worktree: bool = False  # it works in a git worktree of its own
+    branch: str = ""  # of the worktree; empty: by the title
 
 
 class SessionService(Protocol):
@@ -189,6 +191,10 @@ class SessionService(Protocol):
 
     async def change_policy(self, session: str, policy: Policy) -> None:
         """It holds from the next turn. Refused while one runs."""
+        ...
+
+    async def remove_unused_worktree(self, session: str) -> None:
+        """The session's worktree, if nothing was made in it; else it stays."""
         ...
 
     async def withdraw(self, session: str, prompt: str) -> None:

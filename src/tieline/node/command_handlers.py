@@ -49,6 +49,7 @@ RESULT_TYPES: Mapping[type[c.NodeCommand], Any] = {
     c.MergeWorktree: WorktreeOutcome,
     c.RebaseWorktree: WorktreeOutcome,
     c.DiscardWorktree: WorktreeOutcome,
+    c.RemoveUnusedWorktree: WorktreeOutcome,
     c.Browse: DirectoryView,
     c.Refresh: list[AgentView],
     c.ListModels: AgentView,
@@ -128,6 +129,8 @@ class CommandHandlers:
                 return await router.rebase_worktree(session)
             case c.DiscardWorktree(session=session):
                 return await router.discard_worktree(session)
+            case c.RemoveUnusedWorktree(session=session):
+                return await router.remove_unused_worktree(session)
             case c.Browse(path=path):
                 home = self._config.environ.get("HOME", "/")
                 also = {record.cwd for record in router.sessions(archived=True)}

@@ -201,6 +201,12 @@ class DiscardWorktree(NodeCommand, tag="discard_worktree", frozen=True, kw_only=
     session: str
 
 
+class RemoveUnusedWorktree(NodeCommand, tag="remove_unused_worktree", frozen=True, kw_only=True):
+    """Remove it if nothing was made in it. Harmless to repeat."""
+
+    session: str
+
+
 class Browse(NodeCommand, tag="browse", frozen=True, kw_only=True):
     """The directories inside one; empty is the user's home."""
 
@@ -223,7 +229,7 @@ AnyCommand = (
     | ApprovePermission | DenyPermission | AnswerQuestion
     | GetMessages | GetDiff | GetWorkingTree | ReadFile | Browse | Refresh | ListModels
     | StageFiles | CommitStaged | RevertFiles | DiscardChanges | PushBranch | OpenPullRequest
-    | GetWorktree | MergeWorktree | RebaseWorktree | DiscardWorktree
+    | GetWorktree | MergeWorktree | RebaseWorktree | DiscardWorktree | RemoveUnusedWorktree
 )  # fmt: skip
 
 

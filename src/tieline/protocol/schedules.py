@@ -32,6 +32,8 @@ class ScheduleFields(AgentOptions, frozen=True, kw_only=True):
     node: str = ""  # the machine that runs it
     prompt: str = ""
     resume: str = ""  # each run begins with a copy of this conversation
+    worktree: bool = False  # each run works in a git worktree of its own
+    branch: str = ""  # implies it: the beginning of each run's branch, which goes on with its time
     timeout_s: float | None = None
     overlap: Overlap = "skip"
     missed: Missed = "once"

@@ -5,6 +5,7 @@ import re
 from ..drivers.base import Attachment
 from ..errors import UsageError
 from ..protocol.schedules import ScheduleFields
+from ..sessions.git_repository import is_branch_name
 from . import cron
 from .records import ScheduleRecord
 
@@ -64,6 +65,9 @@ def check(schedule: ScheduleFields, attachments: tuple[Attachment, ...] = ()) ->
         raise UsageError("a name has 1 to 64 small letters, digits and -", field="name")
     if not schedule.prompt.strip() or len(schedule.prompt) > MAX_PROMPT:
         raise UsageError(f"a prompt has 1 to {MAX_PROMPT:,} characters", field="prompt")
+    if schedule.branch and not is_branch_name(schedule.branch):
+        hint = "Letters, digits, - and / are safe."
+        raise UsageError(f"{schedule.branch!r} cannot begin the name of a branch", field="branch", hint=hint)
     if schedule.timeout_s is not None and not schedule.timeout_s > 0:
         raise UsageError("a time limit must be more than 0 seconds", field="timeout_s")
     if sum(len(each.data) for each in attachments) > MAX_ATTACHED:

@@ -8,6 +8,7 @@ a start that happens twice is one start.
 
 import asyncio
 import logging
+import time
 from contextlib import AsyncExitStack, aclosing
 
 from msgspec.structs import replace
@@ -183,7 +184,9 @@ class Scheduler:
                 return
             kept = await self.store.save(kept, await self._start(record, kept.run))
         if kept.run.state == "running":
-            await self.store.save(kept, await self._follow(kept.run))
+            over = await self._follow(kept.run)
+            await self._clean_up(kept.run)  # before its end is kept: after a crash in between it is done again
+            await self.store.save(kept, over)
 
     async def _start(self, record: ScheduleRecord, run: ScheduleRun) -> ScheduleRun:
         now = self.clock.now()
@@ -193,7 +196,7 @@ class Scheduler:
         problem = "no hub ran at that time"
         while self.clock.now() - began <= give_up:
             try:
-                await self._sessions.create(run.session, _request(record))
+                await self._sessions.create(run.session, _request(record, run))
                 await self._sessions.prompt(
                     run.session,
                     run.prompt,
@@ -220,6 +223,17 @@ class Scheduler:
             return self._over(run, state="ended", outcome="indeterminate", problem="its end is not known")
         return self._over(run, state="ended", outcome=end.status, text=end.text[:MAX_TEXT], problem=end.error)
 
+    async def _clean_up(self, run: ScheduleRun) -> None:
+        """A run that changed nothing leaves no worktree behind. What one has made is a person's to merge or discard."""
+        try:
+            record, _ = await self.store.get(run.schedule)
+            if record.worktree or record.branch:
+                await self._sessions.remove_unused_worktree(run.session)
+        except BusError:
+            raise
+        except TielineError as error:  # its machine is away, somebody goes on in it, git failed: it stays
+            log.info("the worktree of a run of %s stays: %s", run.schedule, error.message)
+
     def _over(self, run: ScheduleRun, **changes: object) -> ScheduleRun:
         return replace(run, ended_at=self.clock.now(), **changes)
 
@@ -237,12 +251,19 @@ def after_others(record: ScheduleRecord, run: ScheduleRun, others: list[Schedule
     return replace(run, state="waiting")  # where nothing could be started yet, this one takes its place
 
 
-def _request(record: ScheduleRecord) -> SessionRequest:
+def branch_of_run(branch: str, due_at: float) -> str:
+    """One for each time: runs do not stand in each other's way, and none goes on with what another has left."""
+    return f"{branch}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(due_at))}" if branch else ""
+
+
+def _request(record: ScheduleRecord, run: ScheduleRun) -> SessionRequest:
     return SessionRequest(
         agent=record.agent,
         cwd=record.cwd,
         title=record.name,
         node=record.node,
         fork_of=record.resume,
+        worktree=record.worktree or bool(record.branch),
+        branch=branch_of_run(record.branch, run.due_at),
         **record.agent_options(),
     )

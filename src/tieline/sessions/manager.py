@@ -44,6 +44,9 @@ Release = Callable[[str], Coroutine[Any, Any, None]]
 """By the harness's own id of a conversation. Raises UsageError."""
 WorktreeChange = Callable[[SessionRecord], Coroutine[Any, Any, tuple[SessionRecord, WorktreeOutcome]]]
 
+PROMPT_END_S = 10.0
+"""How long a prompt may take to be over after its turn has ended."""
+
 
 class SessionManager:
     """`async with SessionManager(bus, config) as manager`: agents live inside the block, sessions outlive it."""
@@ -372,6 +375,13 @@ class SessionManager:
 
     async def discard_worktree(self, session: str) -> WorktreeOutcome:
         return await self._change_worktree(session, self._worktrees.discard)
+
+    async def remove_unused_worktree(self, session: str) -> WorktreeOutcome:
+        """If nothing was made in it; else it stays. Its turn may be just about to be over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PROMPT_END_S):
+                await self.prompts.wait_none_running(session)
+        return await self._change_worktree(session, self._worktrees.remove_unused)
 
     async def _change_worktree(self, session: str, change: WorktreeChange) -> WorktreeOutcome:
         """Forks work in the same one: none of them may be at work, and all are told."""

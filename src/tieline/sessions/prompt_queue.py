@@ -37,6 +37,7 @@ class PromptQueue:
         self._waiting: dict[str, dict[str, PromptRecord]] = {}
         self._running: dict[str, PromptRecord] = {}
         self._receiving: set[str] = set()
+        self._ended = asyncio.Event()  # one has; then another takes its place
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # what waits changes one by one
 
     async def load(self, owns: Callable[[str], bool]) -> list[PromptRecord]:
@@ -106,6 +107,11 @@ class PromptQueue:
     def running(self, session: str) -> PromptRecord | None:
         return self._running.get(session)
 
+    async def wait_none_running(self, session: str) -> None:
+        """A prompt is over a moment after its turn has ended in the log."""
+        while session in self._running:
+            await self._ended.wait()
+
     def is_over(self, session: str, id: str) -> bool:
         """Whether it neither waits nor runs."""
         running = self._running.get(session)
@@ -147,6 +153,8 @@ class PromptQueue:
         status: PromptStatus = "indeterminate" if outcome is None else "done" if outcome == "success" else "failed"
         ended = await self._end(record, status, outcome=outcome, problem=problem)
         self._running.pop(record.session, None)
+        self._ended.set()
+        self._ended = asyncio.Event()
         return ended
 
     async def cancel(self, session: str, id: str) -> PromptRecord:

@@ -51,7 +51,7 @@ class WorktreeOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of a worktree."""
 
     session: str
-    done: Literal["merged", "rebased", "discarded"]
+    done: Literal["merged", "rebased", "discarded", "kept"]
     branch: str
     into: str = ""  # the base branch
     commit: str = ""  # the base branch's, or the rebased branch's
@@ -270,6 +270,15 @@ class SessionWorktrees:
                 removed=True,
             )
             return _with(record, ended="discarded"), outcome
+
+    async def remove_unused(self, record: SessionRecord) -> tuple[SessionRecord, WorktreeOutcome]:
+        """Discards it if nothing was made in it: no commit that its base does not have, and no file."""
+        told = await self.status(record)
+        kept = told.problem or ("it has work that is not merged" if told.ahead or told.uncommitted else "")
+        if not kept and not told.worktree.ended:
+            return await self.discard(record)
+        branch, removed = told.worktree.branch, bool(told.worktree.ended)
+        return record, WorktreeOutcome(session=record.id, done="kept", branch=branch, removed=removed, kept=kept)
 
     # --- inside --------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ export function ScheduleForm(props: { schedule?: P.ScheduleView; onClose: () => 
   const recent = useMemo(() => recentDirectories(node?.id ?? ''), [node?.id])
   const [typedCwd, setCwd] = useState<string | undefined>(undefined)
   const cwd = typedCwd ?? recent[0] ?? node?.home ?? ''
+  const [worktree, setWorktree] = useState(false)
   const [policy, setPolicy] = useState(known ? '' : 'ask') // empty: as it is
   const [overlap, setOverlap] = useState<P.ScheduleView['overlap']>(known?.overlap ?? 'skip')
   const [missed, setMissed] = useState<P.ScheduleView['missed']>(known?.missed ?? 'once')
@@ -51,7 +52,7 @@ export function ScheduleForm(props: { schedule?: P.ScheduleView; onClose: () => 
       const shared = { ...(repeats ? { cron: when } : { once: when }), zone: zone.trim(), prompt: prompt.trim(), overlap, missed, ...(name.trim() ? { name: name.trim() } : {}), ...(policy ? { policy } : {}) }
       const { value } = known
         ? await sending.send<P.ScheduleView>('PATCH', schedulePath(known.id), shared satisfies P.ScheduleChange)
-        : await sending.send<P.ScheduleView>('POST', 'schedules', { ...shared, id, node: node?.id ?? '', agent: agent || node?.default_agent || agents[0]?.name || '', cwd } satisfies P.NewSchedule)
+        : await sending.send<P.ScheduleView>('POST', 'schedules', { ...shared, id, node: node?.id ?? '', agent: agent || node?.default_agent || agents[0]?.name || '', cwd, ...(worktree ? { worktree } : {}) } satisfies P.NewSchedule)
       props.onSaved(value)
     } catch (error) {
       setProblem(errorMessage(error))
@@ -97,6 +98,7 @@ export function ScheduleForm(props: { schedule?: P.ScheduleView; onClose: () => 
             <label>Agent<select value={agent || node?.default_agent || agents[0]?.name} onChange={(event) => setAgent(event.currentTarget.value)}>{agents.map((one) => <option key={one.name} value={one.name}>{agentName(one.name)}</option>)}</select></label>
             <label>Directory<input type="text" class="mono" value={cwd} list="schedule-directories" autocapitalize="off" autocomplete="off" spellcheck={false} onInput={(event) => setCwd(event.currentTarget.value)} /></label>
             <datalist id="schedule-directories">{recent.map((one) => <option key={one} value={one} />)}</datalist>
+            <label class="option"><input type="checkbox" checked={worktree} onChange={(event) => setWorktree(event.currentTarget.checked)} /> <span>Each run in a git worktree of its own</span></label>
           </fieldset>
         )}
         <fieldset class="pairs">

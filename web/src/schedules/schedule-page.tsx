@@ -62,7 +62,7 @@ function Facts({ schedule }: { schedule: P.ScheduleView }) {
   const node = nodes.value.get(schedule.node)
   const { policy } = schedule
   const facts: readonly (readonly [string, string])[] = [
-    ['When', whenText(schedule)], ['Agent', [agentName(schedule.agent || node?.default_agent || ''), schedule.model, schedule.effort].filter(Boolean).join(' · ')], ['Machine', node?.name || schedule.node], ['Directory', abbreviateHome(schedule.cwd, node?.home)],
+    ['When', whenText(schedule)], ['Agent', [agentName(schedule.agent || node?.default_agent || ''), schedule.model, schedule.effort].filter(Boolean).join(' · ')], ['Machine', node?.name || schedule.node], ['Directory', abbreviateHome(schedule.cwd, node?.home)], ['Worktree', schedule.branch ? `one for each run, on ${schedule.branch}-…` : schedule.worktree ? 'one for each run' : ''],
     ['Policy', `edits: ${policy.file_write ?? 'ask'}, commands: ${policy.shell ?? 'ask'}, network: ${policy.network ?? 'ask'}`],
     ['Overlap', OVERLAP[schedule.overlap]], ['Missed', MISSED[schedule.missed]], ['Added by', schedule.created_by],
   ]

@@ -238,12 +238,19 @@ def _facts(schedule: ScheduleView) -> list[str]:
         "rules": f"{busy[schedule.overlap]}; {late[schedule.missed]}",
         "agent": " · ".join(part for part in (schedule.agent, schedule.model, schedule.effort) if part),
         "where": short_path(schedule.cwd),
+        "tree": _worktrees(schedule),
         "policy": f"file_write {policy.file_write}, shell {policy.shell}, network {policy.network}",
         "files": ", ".join(schedule.attachments),
         "by": schedule.created_by,
         "prompt": schedule.prompt,
     }
     return [f"{name:<8}{value}" for name, value in facts.items() if value]
+
+
+def _worktrees(schedule: ScheduleView) -> str:
+    if schedule.branch:
+        return f"one for each run, on {schedule.branch}-…"
+    return "one for each run" if schedule.worktree else ""
 
 
 def _run_row(schedule: ScheduleView, run: ScheduleRun) -> list[Cell]:

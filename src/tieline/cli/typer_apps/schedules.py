@@ -85,6 +85,14 @@ def add_schedule(
     paused: Annotated[
         bool, typer.Option("--paused", help="Do not start it before `resume`.", rich_help_panel=WHEN)
     ] = False,
+    worktree: Annotated[
+        bool,
+        typer.Option("--worktree", help="Each run works in a git worktree of its own.", rich_help_panel=AGENT),
+    ] = False,
+    branch: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="How the runs' branches begin; implies --worktree.", rich_help_panel=AGENT),
+    ] = "",
     json: Annotated[bool, typer.Option("--json", help="JSON on stdout.", rich_help_panel=OUTPUT)] = False,
     **opening: Any,
 ) -> None:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from ...bus.base import MAX_RECORD
 from ...drivers.base import Attachment
-from ...errors import UsageError
+from ...errors import Unsupported, UsageError
 from ...ids import new_id
 from ...policy import Policy, preset
 from ...protocol.commands import AnyCommand, Result
@@ -131,3 +131,10 @@ def check_prompt_size(size: int, *, field: str) -> None:
             field=field,
             hint="Put large files where the agent can read them and name their path in the text.",
         )
+
+
+def check_worktrees(node: NodeView) -> None:
+    """Raises Unsupported for a machine that would work in the repository itself."""
+    if "worktrees" in node.limits:
+        hint = "It runs another version of Tieline; update the older one."
+        raise Unsupported(f"the machine {node.name or node.id}", "worktrees", hint=hint)

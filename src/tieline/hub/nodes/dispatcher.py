@@ -46,6 +46,7 @@ REQUIRED_CAPABILITIES: dict[type[c.NodeCommand], Capability] = {
     c.MergeWorktree: "worktrees",
     c.RebaseWorktree: "worktrees",
     c.DiscardWorktree: "worktrees",
+    c.RemoveUnusedWorktree: "worktrees",
     c.Steer: "steer",
     c.ApprovePermission: "asks",
     c.DenyPermission: "asks",

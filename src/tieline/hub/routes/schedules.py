@@ -14,7 +14,7 @@ from ..http.problems import RequestRefused
 from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, patch, post
-from ..nodes.command_helpers import check_client_id, check_cwd, choose_node, chosen_policy
+from ..nodes.command_helpers import check_client_id, check_cwd, check_worktrees, choose_node, chosen_policy
 from ..security.auth import actor_name
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ async def add(request: Request) -> Response:
     check_client_id("id", new.id)
     check_cwd(new.cwd)
     node = await choose_node(hub, new.node)
+    if new.worktree or new.branch:
+        check_worktrees(node)
     names = [agent.name for agent in node.agents]
     if not (new.agent or node.default_agent):
         raise UsageError("no agent is named", field="agent", hint="Name one, or set default_agent.")

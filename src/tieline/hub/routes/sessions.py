@@ -7,7 +7,6 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from ...errors import Unsupported
 from ...protocol.commands import (
     AbortSession,
     AdoptSession,
@@ -33,6 +32,7 @@ from ..nodes.command_helpers import (
     check_client_id,
     check_cwd,
     check_prompt_files,
+    check_worktrees,
     choose_node,
     chosen_policy,
     command_response,
@@ -107,9 +107,8 @@ async def create(request: Request) -> Response:
     new = await parse_body(request, NewSession)
     check_prompt_files(new.attachments, len(await request.body()))
     node = await choose_node(hub, new.node)
-    if (new.worktree or new.branch) and "worktrees" in node.limits:  # it would work in the repository itself
-        hint = "It runs another version of Tieline; update the older one."
-        raise Unsupported(f"the machine {node.name or node.id}", "worktrees", hint=hint)
+    if new.worktree or new.branch:
+        check_worktrees(node)
     session = check_client_id("id", new.id) or idempotency_id(request)
     branch = new.branch
     if new.worktree and session and not branch and not new.title:
