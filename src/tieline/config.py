@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta, Struct
 
+from . import paths
 from .environment import SECRET, config_file, for_children, inherited
 from .errors import UsageError
 
@@ -260,6 +261,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             problem = f"{field}: {defaults.timeout_s:g} s must be more than 0"
             raise UsageError(problem, field=field, hint="Leave it out for the default.")
         return defaults
+
+    def bus_url(self) -> str:
+        return self.bus or f"sqlite://{paths.bus_file(self.environ)}"
 
     def for_children(self) -> dict[str, str]:
         """The environment that agents inherit: without Tieline's own variables and the file's secrets."""

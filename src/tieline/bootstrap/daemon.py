@@ -52,10 +52,6 @@ from .shutdown_progress import ShutdownProgress
 # --- putting together -------------------------------------------------------------------------------------
 
 
-def bus_url(config: Config) -> str:
-    return config.bus or f"sqlite://{paths.bus_file(config.environ)}"
-
-
 @asynccontextmanager
 async def node_on(
     bus: Bus,
@@ -83,7 +79,7 @@ async def hub_on(
     farewell = farewell or ShutdownProgress(env)
     async with AsyncExitStack() as stack:
         stack.callback(farewell.step, "")
-        bus = await stack.enter_async_context(open_bus(bus_url(config)))
+        bus = await stack.enter_async_context(open_bus(config.bus_url()))
         local: CommandExecutor | None = None
         if node:
             local = await stack.enter_async_context(node_on(bus, config, identify(env), farewell, mcp_bridge(env)))
@@ -249,7 +245,7 @@ async def run_node(config: Config, *, started: Callable[[StartResult], None]) ->
         state_directory.prepare(env)
         farewell = ShutdownProgress(env)
         async with (
-            open_bus(bus_url(config)) as bus,
+            open_bus(config.bus_url()) as bus,
             node_on(bus, config, identify(env), farewell) as executor,
             open_terminals(executor.router, env),
         ):

@@ -43,6 +43,7 @@ __all__ = [
     "Stats",
     "Table",
     "open_bus",
+    "read_saved_tables",
 ]
 
 _SCHEMES = {"sqlite": "sqlite", "nats": "nats", "tls": "nats"}
@@ -56,3 +57,12 @@ def open_bus(url: str) -> AbstractAsyncContextManager[Bus]:
         raise _UsageError(f"not the URL of a bus: {scheme}", field="bus", hint=f"Use {known}.")
     opened: AbstractAsyncContextManager[Bus] = import_module(f".{_SCHEMES[scheme]}", __name__).open_bus(url)
     return opened
+
+
+def read_saved_tables(url: str, *names: str) -> dict[str, list[bytes]]:
+    """The values of tables as they are now, without opening the bus. Raises BusUnavailable: only of a file."""
+    scheme, _, place = url.partition("://")
+    if scheme != "sqlite":
+        raise BusUnavailable(f"the bus is a {scheme or 'strange'} server, which only a hub reads")
+    saved: dict[str, list[bytes]] = import_module(".sqlite.saved_tables", __name__).read_saved_tables(place, *names)
+    return saved

@@ -6,6 +6,7 @@ after a crash and on every hub of one bus. A joined node keeps a copy of its hub
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -61,18 +62,42 @@ class RuleBook:
 
     async def decide(self, ask: Ask, origin: AskOrigin) -> Answer | None:
         """By the rule that answers it, if one does. When that cannot be told in time, none does."""
-        try:
-            async with asyncio.timeout(DECIDE_S):
-                rules = await self.rules()
-                rule = await asyncio.to_thread(decide_by_rules, rules, ask, origin, RealFiles()) if rules else None
-        except (BusError, TimeoutError, OSError, ValueError, msgspec.DecodeError) as error:
-            log.warning("the rules could not be looked at, people decide: %s", error)
-            return None
-        if rule is None:
-            return None
-        by = f"; made by {rule.made_by}" if rule.made_by else ""
-        reason = f"a rule says: {rule_text(rule)}{by}"
-        return Answer(ask.id, rule.decision, by="rule", reason=reason, tool=ask.tool, rule=rule.id)
+        return await _decide(self.rules, ask, origin)
+
+
+class SavedRules:
+    """The rules as they were at one moment: what is written later, by whomever, adds none."""
+
+    def __init__(self, rules: Sequence[AskRule], origin: AskOrigin) -> None:
+        self._rules = list(rules)
+        self._origin = origin
+
+    async def __call__(self, ask: Ask) -> Answer | None:
+        return await _decide(self._saved, ask, self._origin)
+
+    async def _saved(self) -> list[AskRule]:
+        return self._rules
+
+
+def decode_rules(tables: Mapping[str, Sequence[bytes]]) -> list[AskRule]:
+    """Of RULES and JOINED_RULES. Raises msgspec.DecodeError: rules that are not understood are not half obeyed."""
+    joined = (rule for value in tables[JOINED_RULES] for rule in _decode_joined(value).rules)
+    return [*map(_decode, tables[RULES]), *joined]
+
+
+async def _decide(read: Callable[[], Awaitable[list[AskRule]]], ask: Ask, origin: AskOrigin) -> Answer | None:
+    try:
+        async with asyncio.timeout(DECIDE_S):
+            rules = await read()
+            rule = await asyncio.to_thread(decide_by_rules, rules, ask, origin, RealFiles()) if rules else None
+    except (BusError, TimeoutError, OSError, ValueError, msgspec.DecodeError) as error:
+        log.warning("the rules could not be looked at, people decide: %s", error)
+        return None
+    if rule is None:
+        return None
+    by = f"; made by {rule.made_by}" if rule.made_by else ""
+    reason = f"a rule says: {rule_text(rule)}{by}"
+    return Answer(ask.id, rule.decision, by="rule", reason=reason, tool=ask.tool, rule=rule.id)
 
 
 class SessionRules:

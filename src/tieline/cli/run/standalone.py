@@ -6,13 +6,15 @@ from collections.abc import AsyncGenerator
 from msgspec.structs import replace
 
 from ... import config as configuration
+from ... import paths
 from ...api import open_session
 from ...config import Config
 from ...drivers.base import Prompt, check_prompt
 from ...events import Event
 from ...sessions.ask_decisions import OnAsk
 from ...sessions.session import Session
-from .run_options import RunOptions, check_options, options_of, prompt_of
+from ..errors import print_error
+from .run_options import RunOptions, check_options, options_of, policy_of, prompt_of
 from .terminal_io import TerminalIO
 from .turn_runner import TurnRunner, TurnSource
 
@@ -38,10 +40,16 @@ def run_standalone(request: RunOptions) -> int:
 
 def _run(request: RunOptions, prompt: Prompt, config: Config) -> int:
     options = options_of(request, config.policy)
+    rules = None
+    if config.bus or paths.bus_file(config.environ).exists():  # else none was ever saved here
+        from .standalone_rules import saved_rules
+
+        rules = saved_rules(config, policy_of(request, config.policy), request.agent, request.cwd, print_error)
 
     def opener(on_ask: OnAsk) -> TurnSource:
         session = open_session(request.agent, on_ask=on_ask, config=config, **options)
         check_prompt(session.driver, prompt)
+        session.by_rules = rules
         return StandaloneTurn(session)
 
     return asyncio.run(TurnRunner(TerminalIO(request, config), opener, prompt, timeout=request.timeout).run())
