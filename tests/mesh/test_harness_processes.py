@@ -15,6 +15,7 @@ print(*(child.pid for child in children), flush=True)
 sys.stdin.read()
 for child in children:
     child.kill()
+    child.wait()  # else it may be seen once more, as an orphan of a subreaper above us
 """
 
 
