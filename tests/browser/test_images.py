@@ -32,6 +32,15 @@ GIVE = """([kind, name, pixel]) => {
 }"""
 """Pastes a file into the first text box, or drops it somewhere on the page, as a browser tells it."""
 
+SHOWN = """Here is ![the plot](docs/my%20plot.png), and [the greeting](greeting.py#L4).
+
+- ![far away](https://example.com/far.png)
+- ![without a name](//example.com/bare.png)
+- ![outside](../secret.png)
+- ![no image](docs/fake.png)
+- ![missing](docs/none.png)
+"""
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
@@ -39,7 +48,12 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubPro
     hub.agent("seer", [Say("I see them.")], [Say("And again.")], attachments=["image/*"])
     old = AttachedFile("old.png", "image/png")
     await hub.fill("long-ago", [TurnStarted("Look.", "gone", (old,)), Text("Seen."), Done("success")])
+    await hub.fill("shown", [TurnStarted("Plot it.", "p1"), Text(SHOWN), Done("success")])
     async with hub:
+        (hub.place / "docs").mkdir()
+        (hub.place / "docs" / "my plot.png").write_bytes(base64.b64decode(PIXEL))
+        (hub.place / "docs" / "fake.png").write_text("<svg onload=alert(1)>")
+        (hub.root / "secret.png").write_bytes(base64.b64decode(PIXEL))
         yield hub
 
 
@@ -59,25 +73,22 @@ async def test_images_are_given_shown_and_opened_large(hub: HubProcess, open_pag
     await page.get_by_label("Message", exact=True).fill("What are these?")
     await page.get_by_role("button", name="Send").click()
     await expect(composer.get_by_label("Attached files")).to_have_count(0)
-    elsewhere = await open_page(hub, "wide", path=f"/s/{session}")
-    for device in (page, elsewhere):
-        log = device.get_by_role("log")
-        await expect(log.get_by_text("I see them.")).to_be_visible()
-        for name in ("chosen.bmp", "paste.png", "drop.png"):
-            image = log.get_by_role("button", name=name).locator("img")
-            await expect(image).to_be_visible()
-            assert await image.evaluate("image => image.naturalWidth") == 1
-        assert await faults(device) == []
-        kind = await log.get_by_role("button", name="chosen.bmp").locator("img").get_attribute("src")
-        assert (kind or "").startswith("data:image/jpeg;base64,"), "it was not made into an image that models take"
-        await log.get_by_role("button", name="paste.png").click()
-        large = device.get_by_role("dialog", name="paste.png")
-        await expect(large.get_by_role("img", name="paste.png, whole")).to_be_visible()
-        assert await faults(device) == []
-        await device.keyboard.press("Escape")
-        await expect(large).to_have_count(0)
+    log = page.get_by_role("log")
+    await expect(log.get_by_text("I see them.")).to_be_visible()
+    await page.reload()  # nothing of it is this page's own any more
+    for name in ("chosen.bmp", "paste.png", "drop.png"):
+        image = log.get_by_role("button", name=name).locator("img")
+        await expect(image).to_be_visible()
+        assert await image.evaluate("image => image.naturalWidth") == 1
+    kind = await log.get_by_role("button", name="chosen.bmp").locator("img").get_attribute("src")
+    assert (kind or "").startswith("data:image/jpeg;base64,"), "it was not made into an image that models take"
     await shot(page, "images-thread")
-    await shot(elsewhere, "images-thread-wide")
+    await log.get_by_role("button", name="paste.png").click()
+    large = page.get_by_role("dialog", name="paste.png")
+    await expect(large.get_by_role("img", name="paste.png, whole")).to_be_visible()
+    assert await faults(page) == []
+    await page.keyboard.press("Escape")
+    await expect(large).to_have_count(0)
 
 
 async def test_an_image_that_is_kept_no_more_is_said(hub: HubProcess, open_page: OpenPage) -> None:
@@ -115,3 +126,28 @@ async def test_the_first_prompt_of_a_session_has_images(hub: HubProcess, open_pa
     await expect(image).to_be_visible()
     src = await image.get_attribute("src")
     assert base64.b64decode((src or "").partition(",")[2]) == base64.b64decode(PIXEL)
+
+
+async def test_images_of_the_sessions_files_are_shown_in_texts(
+    hub: HubProcess, open_page: OpenPage, shot: Shot
+) -> None:
+    await hub.session("seer", id="shown", title="Plot it")
+    page = await open_page(hub, "wide")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    await page.goto(f"{hub.url}/s/shown")
+    log = page.get_by_role("log")
+    image = log.get_by_role("button", name="the plot").locator("img")
+    await expect(image).to_be_visible()
+    assert await image.evaluate("image => image.naturalWidth") == 1
+    for words in ("outside: '../secret.png' cannot be read", "missing: 'docs/none.png' cannot be read", "no image"):
+        await expect(log.get_by_text(words)).to_be_visible()
+    await expect(log.get_by_role("link", name="far away")).to_have_attribute("href", "https://example.com/far.png")
+    await expect(log.locator("img")).to_have_count(1)
+    assert await faults(page) == []
+    await shot(page, "images-in-text")
+    await log.get_by_role("button", name="the greeting").click()
+    await expect(page.get_by_label("Text of greeting.py").locator("[aria-current=location]")).to_contain_text(
+        "def greet"
+    )
+    assert [url for url in asked if not url.startswith((hub.url, "data:"))] == [], "something was loaded from elsewhere"

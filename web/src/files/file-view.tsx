@@ -82,11 +82,12 @@ function useImage(from: string, version: string): { readonly file?: P.WorkFile; 
   return loaded.key === key ? loaded : {}
 }
 
-/** An image that an agent made, looked at or shows, in the conversation. What is no image is not shown. */
+/** An image that an agent made, looked at or shows, in the conversation. Of what is no image only the words are shown. */
 export function WorkImage({ from, name, label, version }: { from: string; name: string; label?: string; version: string }) {
   const { file, error } = useImage(from, version)
-  if (error) return <span class="faint small-text">{visible(label ? `${label} (${name})` : name)}: {errorMessage(error)}</span>
-  return file?.data ? <OpenablePicture file={file} label={label} /> : null
+  if (error) return <span class="faint small-text">{visible(label || name)}: {errorMessage(error)}</span>
+  if (file && !file.data) return label ? <span>🖼 {visible(label)}</span> : null
+  return file ? <OpenablePicture file={file} label={label} /> : null
 }
 
 /** The files of a prompt: images as thumbnails, others by their names. */
