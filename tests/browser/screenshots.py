@@ -1,4 +1,4 @@
-"""Screenshots of every page, on a phone, a narrow phone and a desktop, in both themes.
+"""Screenshots of every page, on a phone, a narrow phone and a desktop, in both themes, and with text of twice the size.
 
 `python -m tests.browser.screenshots DIRECTORY`.
 
@@ -15,18 +15,26 @@ from tests.browser.conftest import CHROMIUM, FLAGS, SIZES, TOUCHED, WAIT_MS
 from tests.browser.hub import HubProcess
 from tests.browser.showcase import EVENTS
 
-from tieline.script import Say, Stall, Write
+from tieline.script import Run, Say, Stall, Write
 
 PAGES = (
-    "/", "/s/showcase", "/s/showcase/diff", "/s/showcase/info", "/s/waiting", "/s/working", "/new", "/settings",
-    "/members", "/messages", "/inboxes", "/dead", "/channels", "/teams", "/teams/new",
+    "/", "/s/showcase", "/s/showcase/diff", "/s/showcase/info", "/s/branched/info", "/s/waiting", "/s/working", "/new",
+    "/settings", "/members", "/messages", "/inboxes", "/dead", "/channels", "/teams", "/teams/new",
     "/search?q=greeting", "/usage", "/schedules", "/schedules/new", "/schedules/triage",
 )  # fmt: skip
-SHOTS = ("iphone", "narrow", "wide")
+PARTS = {"/s/showcase/diff": ".changes", "/s/branched/info": ".worktree"}
+"""What is to be seen of a page whose code is loaded late."""
+SHOTS = (("iphone", 1), ("narrow", 1), ("wide", 1), ("iphone", 2), ("wide", 2))
+"""A screen, and how large its person has set the text."""
 SCHEDULE = {
     "id": "triage", "name": "triage", "cron": "0 9 * * 1-5", "zone": "Europe/Berlin", "agent": "codex",
     "prompt": "Triage the new issues.",
 }  # fmt: skip
+LARGE_TEXT = """
+const enlarge = () => (document.documentElement.style.fontSize = 'SIZE%')
+if (document.documentElement) enlarge()
+else document.addEventListener('readystatechange', enlarge)
+"""
 OVERLAYS = (("Control+k", "palette"), ("Shift+?", "keys"))
 
 
@@ -34,11 +42,15 @@ async def take(out: Path, only: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         hub = HubProcess(Path(folder))
         hub.agent("codex", [Say("I begin with the **second** half.", chunks=2), Stall()])
+        hub.agent("maker", [Run("echo one > one.txt")], [Say("Made.")])
         hub.agent("claude-code", [Write("notes.txt", "one\ntwo\n")], [Say("Written.")])
         await hub.fill("showcase", EVENTS)
         async with hub, async_playwright() as playwright:
             await hub.session("claude-code", id="showcase", title="Mend the greeting")
             (hub.place / "greeting.py").write_text('def greet(name: str) -> str:\n    return f"Hello, {name}!"\n')
+            await hub.session(
+                "maker", id="branched", title="One more file", prompt="Make one", policy="full", worktree=True
+            )
             await hub.session("demo", id="waiting", prompt="The greeting is wrong. Please mend it.")
             await hub.session("codex", id="working", prompt="Translate the second half of the manual, please")
             for text in ("and then the index", "at last, the **cover**"):
@@ -47,27 +59,33 @@ async def take(out: Path, only: str) -> None:
             await hub.request("POST", "schedules/triage/run", {})
             browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=60_000)
             try:
-                for size in SHOTS:
+                for size, text in SHOTS:
                     for scheme in ("light", "dark"):
-                        if only in f"{size}-{scheme}":
-                            await _all(browser, hub, out, size, scheme)
+                        if only in (name := f"{size}{'-large' if text > 1 else ''}-{scheme}"):
+                            await _all(browser, hub, out / name, size, scheme, text)
             finally:
                 await browser.close()
 
 
-async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: str) -> None:
+async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: str, text: int) -> None:
     context = await browser.new_context(
         viewport=SIZES[size], color_scheme="dark" if scheme == "dark" else "light", has_touch=size in TOUCHED,
         reduced_motion="reduce",
     )  # fmt: skip
     context.set_default_timeout(WAIT_MS)
+    if text > 1:
+        await context.add_init_script(LARGE_TEXT.replace("SIZE", str(text * 100)))
     page = await context.new_page()
     await page.goto(await hub.login())
     await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
     for path in PAGES:
         await page.goto(hub.url + path)
+        if path in PARTS:
+            await expect(page.locator(PARTS[path])).to_be_attached()
         await _settled(page)
-        await page.screenshot(path=out / f"{size}-{scheme}-{_name(path)}.png")
+        if path in PARTS:
+            await page.locator(PARTS[path]).scroll_into_view_if_needed()
+        await page.screenshot(path=f"{out}-{_name(path)}.png")
     await page.goto(f"{hub.url}/s/showcase")
     await _settled(page)
     for row in await page.locator(".tool > .fold-head").all():
@@ -77,12 +95,12 @@ async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: 
             "share => { const b = document.querySelector('.thread-scroll'); b.scrollTop = b.scrollHeight * share / 3 }",
             share,
         )
-        await page.screenshot(path=out / f"{size}-{scheme}-thread-{share}.png")
+        await page.screenshot(path=f"{out}-thread-{share}.png")
     for key, name in OVERLAYS:
         await page.locator("#content").focus()
         await page.keyboard.press(key)
         await expect(page.get_by_role("dialog").locator("li, dd").first).to_be_visible()
-        await page.screenshot(path=out / f"{size}-{scheme}-{name}.png")
+        await page.screenshot(path=f"{out}-{name}.png")
         await page.keyboard.press("Escape")
     await context.close()
 
@@ -100,7 +118,7 @@ async def _settled(page: Page) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--only", default="", help="part of a size and theme, such as wide-dark")
+    parser.add_argument("--only", default="", help="part of a size and theme, such as wide-dark or large")
     given = parser.parse_args()
     given.directory.mkdir(parents=True, exist_ok=True)
     asyncio.run(take(given.directory, given.only))
