@@ -111,6 +111,7 @@ WIDER = {
     "a list of words": asked(Command("npm test"), {"command": ["npm", "test"]}),
     "elsewhere by the action": asked(Command("npm test", "/elsewhere"), {"command": "npm test"}),
     "elsewhere by the input": asked(Command("npm test"), {"command": "npm test", "workdir": "/elsewhere"}),
+    "elsewhere in a way that is not understood": asked(Command("npm test"), {"command": "npm test", "cwd": ["/else"]}),
     "elsewhere by dots": asked(Command("npm test", "../elsewhere"), {"command": "npm test"}),
     "a question": Ask("a", "question", questions=(Question(id="q", text="npm test?"),), input={"command": "npm test"}),
     "a plan": Ask("a", "plan", plan="npm test", action=Command("npm test"), input={"command": "npm test"}),
@@ -231,6 +232,12 @@ def test_every_path_of_an_edit_counts() -> None:
     assert not speaks(rule, asked(Edit(("src/a",), "--- a/src/a\n+++ b/etc/x\n")))
     assert not speaks(rule, asked(Edit(("src/a",)), {"file_path": "/etc/passwd"}))
     assert not speaks(rule, asked(Edit(("src/a",)), {"grantRoot": "/"}))
+    for path in (["/etc/passwd"], {"of": "src/a"}, 7, True):
+        assert not speaks(rule, asked(Edit(("src/a",)), {"file_path": path})), path
+        assert not speaks(replace(rule, match="read"), asked(Read("src/a"), {"path": path})), path
+        assert speaks(replace(rule, decision="deny"), asked(Edit(("src/a",)), {"file_path": path})), path
+    for nothing in (None, ""):
+        assert speaks(rule, asked(Edit(("src/a",)), {"file_path": "src/a", "path": nothing}))
     assert not speaks(rule, asked(Edit(("src/a",)), {"file_path": "src/a", "new_path": "/etc/passwd"}))
     assert speaks(replace(rule, decision="deny"), edit("/etc/passwd", "src/a"))
 
@@ -296,6 +303,10 @@ HOSTS = {
     "https://EXAMPLE.com:443/": "example.com",
     "https://npmjs.com/@scope/x": "npmjs.com",
     "https://example.com:8443/": "",
+    "http://example.com:80/": "example.com",
+    "http://example.com:81/": "",
+    "http://example.com:443/": "",
+    "https://example.com:80/": "",
     "https://example.com@evil.com/": "",
     "https://user:word@example.com/": "",
     "https://example.com\\@evil.com/": "",
@@ -383,7 +394,7 @@ def test_what_can_be_one() -> None:
     ):  # fmt: skip
         rule = AskRule(id="r", match=match, pattern=pattern, directory="/home/me")  # type: ignore[arg-type]
         check_rule(rule)
-        assert pattern.strip(".").split("/")[0] in rule_text(rule)
+        assert pattern.strip(".").split("/")[0] in rule_text(rule) and "None" not in rule_text(rule)
     for directory in ("here", "//home/me", "/home/me/../you", "/", "/a\0b", "/" + "x" * 2000):
         with pytest.raises(UsageError) as refused:
             check_rule(replace(NPM, directory=directory))

@@ -173,8 +173,10 @@ def _is_whole(ask: Ask, action: Action) -> bool:
     if ask.withheld or ask.wider or ask.capability not in (None, needs(action)):
         return False
     known = KNOWN_FIELDS.get(type(action))
-    if known is not None and not known.issuperset(ask.input):
-        return False
+    if known is not None:
+        places = (ask.input.get(name) for name in _PATH_FIELDS | _DIRECTORY_FIELDS)
+        if not known.issuperset(ask.input) or not all(place is None or isinstance(place, str) for place in places):
+            return False
     if isinstance(action, Command):  # some agents tell it in a title only
         return any(ask.input.get(name) == action.command for name in _COMMAND_FIELDS)
     if isinstance(action, Fetch):
