@@ -12,15 +12,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.harnesses.told_sessions import ToldSessions
 
 import tieline
 from tieline.bootstrap.daemon import hub_on
 from tieline.config import Config, HubConfig
 from tieline.errors import BusUnavailable
-from tieline.harnesses import claude_code_reach, installer
+from tieline.harnesses import installer, session_file_reach
 from tieline.harnesses.base import InstallOptions
 from tieline.harnesses.claude_code import ClaudeCode
-from tieline.harnesses.claude_code_reach import MAX_LINE, ClaudeCodeReach
+from tieline.harnesses.claude_code_reach import ClaudeCodeReach
+from tieline.harnesses.session_file_reach import MAX_LINE
 from tieline.mesh.mesh import Mesh
 from tieline.mesh.push import HarnessSession, Unreachable
 from tieline.mesh.records import Caller
@@ -37,35 +39,9 @@ OWNER = Caller(person="owner")
 BOUND = 120.0
 
 
-class Sessions:
-    """An observer that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.running: dict[str, HarnessSession] = {}
-        self.activities: list[str] = []
-        self.over: list[str] = []
-
-    async def changed(self, session: HarnessSession) -> None:
-        self.running[session.session] = session
-        self.activities.append(session.activity)
-
-    async def ended(self, session: HarnessSession) -> None:
-        self.running.pop(session.session, None)
-        self.over.append(session.session)
-
-    async def only(self, activity: str) -> HarnessSession:
-        """The only session that runs, once it is like that."""
-
-        def is_so() -> bool:
-            return [session.activity for session in self.running.values()] == [activity]
-
-        await eventually(is_so, f"no session is {activity}", timeout=BOUND)
-        return next(iter(self.running.values()))
-
-
 @asynccontextmanager
-async def reached(home: Path) -> AsyncGenerator[tuple[ClaudeCodeReach, Sessions], None]:
-    sessions, reach = Sessions(), ClaudeCodeReach({"HOME": str(home)})
+async def reached(home: Path) -> AsyncGenerator[tuple[ClaudeCodeReach, ToldSessions], None]:
+    sessions, reach = ToldSessions(), ClaudeCodeReach({"HOME": str(home)})
     async with reach.open(sessions):
         yield reach, sessions
 
@@ -327,14 +303,14 @@ async def test_an_activity_that_could_not_be_noted_is_told_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file does not change any more: nobody would learn that the session is idle, and wake it."""
-    monkeypatch.setattr(claude_code_reach, "LOOK_S", 0.05)
+    monkeypatch.setattr(session_file_reach, "LOOK_S", 0.05)
     write_session(tmp_path, tmp_path / "cc-socks" / f"{os.getpid()}.sock")
-    sessions, told = Sessions(), list[str]()
+    sessions, told = ToldSessions(), list[str]()
 
     async def fail_first(session: HarnessSession) -> None:
         told.append(session.activity)
         if len(told) > 1:
-            await Sessions.changed(sessions, session)
+            await ToldSessions.changed(sessions, session)
         else:
             raise BusUnavailable("no server answers")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.harnesses.told_sessions import ToldSessions
 
 import tieline
 from tieline.backoff import Backoff
@@ -26,35 +27,9 @@ BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
 BOUND = 120.0
 
 
-class Sessions:
-    """An observer that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.running: dict[str, HarnessSession] = {}
-        self.activities: list[str] = []
-        self.over: list[str] = []
-
-    async def changed(self, session: HarnessSession) -> None:
-        self.running[session.session] = session
-        self.activities.append(session.activity)
-
-    async def ended(self, session: HarnessSession) -> None:
-        self.running.pop(session.session, None)
-        self.over.append(session.session)
-
-    async def only(self, activity: str) -> HarnessSession:
-        """The only session that runs, once it is like that."""
-
-        def is_so() -> bool:
-            return [session.activity for session in self.running.values()] == [activity]
-
-        await eventually(is_so, f"no session is {activity}", timeout=BOUND)
-        return next(iter(self.running.values()))
-
-
 @asynccontextmanager
-async def reached(home: HarnessHome) -> AsyncGenerator[tuple[CodexReach, Sessions], None]:
-    sessions, reach = Sessions(), CodexReach(home.env)
+async def reached(home: HarnessHome) -> AsyncGenerator[tuple[CodexReach, ToldSessions], None]:
+    sessions, reach = ToldSessions(), CodexReach(home.env)
     async with reach.open(sessions):
         yield reach, sessions
 
@@ -144,7 +119,7 @@ async def test_a_session_that_we_drive_is_not_told_of(tmp_path: Path) -> None:
 
 
 async def test_without_codex_nothing_happens(tmp_path: Path) -> None:
-    sessions, reach = Sessions(), CodexReach({"HOME": str(tmp_path)})
+    sessions, reach = ToldSessions(), CodexReach({"HOME": str(tmp_path)})
     async with reach.open(sessions):
         with pytest.raises(Unreachable, match="not running"):
             await reach.push(HarnessSession(harness="codex", session="none"), "hello", "alice")

@@ -35,6 +35,7 @@ REACHES: Mapping[str, str] = {
     "codex": "codex_reach:CodexReach",
     "opencode": "opencode_reach:OpenCodeReach",
     "gemini": "gemini_reach:GeminiReach",
+    "qwen": "qwen_reach:QwenReach",
 }
 """Harness → the module and class of the live way into its sessions, made with the environment."""
 SENDER, NOTIFY_PREFIX = "relay.system.mesh", "relay.notify"

@@ -1,5 +1,6 @@
 """Qwen Code: MCP server and Claude-shaped command hooks in one file, instructions in QWEN.md, a skill."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from .base import (
@@ -18,7 +19,15 @@ from .base import (
 from .editors.json_entries import JsonEntries
 from .instructions import instructions_in, skill_in
 
-HOOKS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
+HOOKS: Mapping[str, Mapping[str, str]] = {
+    "SessionStart": {},
+    "UserPromptSubmit": {},
+    "PostToolUse": {},
+    "Stop": {},
+    "Notification": {"matcher": "idle_prompt"},
+    "SessionEnd": {},
+}
+"""Its events, each with what else its group says. A turn that was interrupted has no `Stop`, but is waited for."""
 HOOK_TIMEOUT_MS = 10_000
 
 
@@ -28,10 +37,12 @@ class Qwen(Harness):
     programs = ("qwen",)
     package = "@qwen-code/qwen-code"
     folders = (".qwen",)
+    tested = "0.24.4"
     capabilities = Capabilities(
         hooks="command hooks",
         mid_turn="after a tool call (hook)",
         turn_end="`Stop` hook",
+        idle_wake="its messaging socket",
         session_id="hook input, `QWEN_CODE_SESSION_ID`",
         registers_itself=True,
         instructions="`QWEN.md`",
@@ -58,4 +69,4 @@ def _server(options: InstallOptions) -> dict[str, Any]:
 
 def _hooks(options: InstallOptions) -> dict[str, Any]:
     handler = {"type": "command", "command": hook_command(Qwen.name, options), "timeout": HOOK_TIMEOUT_MS}
-    return {"hooks": {event: [{"hooks": [handler]}] for event in HOOKS}}
+    return {"hooks": {event: [{**group, "hooks": [handler]}] for event, group in HOOKS.items()}}

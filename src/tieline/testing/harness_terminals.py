@@ -13,6 +13,7 @@ from .rigs.codex import MODEL, codex_rig
 from .rigs.gemini import MODEL as GEMINI_MODEL
 from .rigs.gemini import GeminiRig
 from .rigs.opencode import OpenCodeRig
+from .rigs.qwen import QwenRig
 from .tmux_terminal import TmuxTerminal
 
 
@@ -96,6 +97,13 @@ async def gemini_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome,
         (home / ".gemini" / "trustedFolders.json").write_bytes(msgspec.json.encode({str(project): "TRUST_FOLDER"}))
         argv = (str(binaries / "gemini"), "-m", GEMINI_MODEL, "--approval-mode", "yolo")
         yield HarnessHome(rig, home, project, argv, rig.options["env"])
+
+
+@asynccontextmanager
+async def qwen_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, None]:
+    home, project = root / "home", _project(root)
+    async with QwenRig(home, binaries) as rig:
+        yield HarnessHome(rig, home, project, (str(binaries / "qwen"),), rig.options["env"])
 
 
 HOMES: Mapping[str, HarnessHomeFactory] = {
