@@ -71,6 +71,7 @@ LAYERS: list[set[str]] = [
         "harnesses.hook_shapes",
         "harnesses.installer",
         "harnesses.instructions",
+        "harnesses.plugin_file",
         "harnesses.registry",
         "harnesses.transcript_file",
         "client",

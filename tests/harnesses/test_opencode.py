@@ -1,21 +1,27 @@
 """What `tieline install opencode` writes."""
 
+import asyncio
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.mesh.conftest import OWNER
+from tests.mesh.mcp_clients import MeshHub, mesh_hub
 
 from tieline import paths
-from tieline.harnesses import installer, opencode
+from tieline.harnesses import installer
 from tieline.harnesses.base import InstallOptions
 from tieline.harnesses.opencode import OpenCodeIntegration
+from tieline.harnesses.plugin_file import plugin_text
+from tieline.protocol.mesh import MemberView
+from tieline.testing.wait_for import eventually
 
 HARNESS = OpenCodeIntegration()
-PLUGIN = Path(opencode.__file__).with_name("opencode_plugin.js")
 OWN = '{\n  // mine\n  "theme": "dark",\n  "mcp": { "other": { "type": "local", "command": ["x"] } }\n}\n'
 
 
@@ -123,10 +129,69 @@ def test_the_plugin_says_which_session_calls_and_what_a_summary_is_to_keep(tmp_p
     assert own == "another plugin's" and "name in the Tieline mesh" in kept
 
 
+AT_A_HUB = """
+const plugin = await import(process.argv[1])
+const info = { id: "ses_own", directory: "/p", time: { created: 1000 } }
+const promptAsync = async ({ body }) => {
+  const [{ text }] = body.parts
+  console.log(JSON.stringify(text))
+  hooks["chat.message"]({}, { message: { sessionID: info.id }, parts: [{ text }] })
+  return {}
+}
+const session = { get: async () => ({ data: info }), messages: async () => ({ data: [] }), promptAsync }
+const tui = { showToast: async () => {} }
+const hooks = await plugin.Tieline({ client: { session, tui }, directory: "/p" })
+await hooks.event({ event: { type: "session.created", properties: { info } } })
+setInterval(() => {}, 1000)
+"""
+
+
+def agents(hub: MeshHub) -> list[MemberView]:
+    return [member for member in hub.mesh.directory.members() if member.kind == "agent"]
+
+
+def is_reported(hub: MeshHub) -> bool:
+    return [agent.activity for agent in agents(hub)] == ["idle"]
+
+
+def is_read(hub: MeshHub) -> bool:
+    return [hub.mesh.mailbox.unread(agent.address) for agent in agents(hub)] == [0]
+
+
+@pytest.mark.slow
+async def test_the_plugin_reports_its_session_and_hands_a_message_over_also_after_a_restart_of_the_hub(
+    tmp_path: Path,
+) -> None:
+    given = InstallOptions(
+        env={"HOME": str(tmp_path / "home"), "TIELINE_HOME": str(tmp_path / "state")}, program="", python=""
+    )
+    plugin = tmp_path / "tieline.mjs"
+    plugin.write_text(plugin_text("opencode_plugin.js", given))
+    node = shutil.which("node")
+    assert node is not None, "the tests need Node.js"
+    command = (node, "--input-type=module", "-e", AT_A_HUB, "--", str(plugin))
+    process = await asyncio.create_subprocess_exec(*command, env={}, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        for text in ("the first", "the second"):
+            async with mesh_hub(tmp_path) as hub:
+                await eventually(partial(is_reported, hub), "the session is not reported", timeout=60)
+                (member,) = agents(hub)
+                assert (member.harness, member.session, member.cwd) == ("opencode", "ses_own", "/p")
+                await hub.mesh.send_message(OWNER, member.name, text)
+                async with asyncio.timeout(60):
+                    assert text in msgspec.json.decode(await process.stdout.readline())
+                await eventually(partial(is_read, hub), "it is not confirmed", timeout=60)
+    finally:
+        process.kill()
+        await process.wait()
+
+
 def in_node(folder: Path, program: str, *arguments: str) -> Any:
     """What a program prints that loads the plugin."""
     plugin = folder / "tieline.mjs"
-    plugin.write_text(PLUGIN.read_text().replace('"@socket@"', '""'))
+    nowhere = InstallOptions(env={"HOME": str(folder)}, program="", python="", transport="http")
+    plugin.write_text(plugin_text("opencode_plugin.js", nowhere))
     node = shutil.which("node")
     assert node is not None, "the tests need Node.js"
     command = [node, "--input-type=module", "-e", program, "--", str(plugin), *arguments]

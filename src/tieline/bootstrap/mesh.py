@@ -36,6 +36,7 @@ REACHES: Mapping[str, str] = {
     "opencode": "opencode_reach:OpenCodeReach",
     "gemini": "gemini_reach:GeminiReach",
     "qwen": "qwen_reach:QwenReach",
+    "pi": "pi_reach:PiReach",
 }
 """Harness → the module and class of the live way into its sessions, made with the environment."""
 SENDER, NOTIFY_PREFIX = "relay.system.mesh", "relay.notify"

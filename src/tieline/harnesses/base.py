@@ -31,6 +31,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What an integration can do, in words for the table of the documentation. An empty text: it cannot."""
 
     transports: tuple[Transport, ...] = ("stdio", "http")
+    tools: str = ""
+    """How its agents get our tools where it has no MCP client."""
     hooks: str = ""
     """What tells us of its sessions, and brings context to them."""
     mid_turn: str = ""

@@ -1,10 +1,8 @@
 """OpenCode: MCP server, a plugin that connects its sessions to the hub, instructions in AGENTS.md, a slash command."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-from .. import paths
 from .base import (
     KEY_VARIABLE,
     SERVER,
@@ -22,11 +20,10 @@ from .editors.json_entries import JsonEntries
 from .editors.marked_block import MarkedBlock
 from .editors.whole_file import WholeFile
 from .instructions import COMMAND, PROTOCOL
+from .plugin_file import plugin_text
 
 TOOL_TIMEOUT_MS = 330_000
 """Longer than the longest wait of a tool of ours."""
-SOCKET = '"@socket@"'
-"""Where the plugin has the path of the hub's socket."""
 
 
 class OpenCodeIntegration(Harness):
@@ -55,9 +52,10 @@ class OpenCodeIntegration(Harness):
 
     def files(self, options: InstallOptions) -> list[ManagedFile]:
         config, folder, memory = self._places(options)
+        plugin = WholeFile(self.name, plugin_text("opencode_plugin.js", options))
         return [
             ManagedFile(config, JsonEntries({"mcp": {SERVER: _server(options)}}, is_ours), "MCP server"),
-            ManagedFile(folder / "plugins/tieline.js", WholeFile(self.name, _plugin(options)), "plugin"),
+            ManagedFile(folder / "plugins/tieline.js", plugin, "plugin"),
             ManagedFile(memory, MarkedBlock(self.name, PROTOCOL), "instructions"),
             ManagedFile(folder / "commands/tieline.md", WholeFile(self.name, COMMAND), "command /tieline"),
         ]
@@ -85,10 +83,3 @@ def _server(options: InstallOptions) -> dict[str, Any]:
         environment = server_environment(OpenCodeIntegration.name, options)
         entry = {"type": "local", "command": [options.program, "mcp"], "environment": environment}
     return {**entry, "enabled": True, "timeout": TOOL_TIMEOUT_MS}
-
-
-def _plugin(options: InstallOptions) -> str:
-    template = Path(__file__).with_name("opencode_plugin.js").read_text()
-    local = options.transport == "stdio"
-    socket = str(paths.socket_file(options.env)) if local else ""
-    return template.replace(SOCKET, json.dumps(socket))

@@ -6,11 +6,10 @@
 
 import { execFileSync } from "node:child_process"
 import { existsSync, readFileSync } from "node:fs"
+import { hubLink } from "./hub_link.js"
 
 const SOCKET = "@socket@" // of the hub; empty: the hub is on another machine
-const URL = "http://localhost/api/v1/harness-plugins"
-const RETRY_MS = [500, 1000, 2000]
-const POST_MS = 10000
+const READ_AGAIN_MS = 1000
 const TELL_MS = 60000
 const ARRIVE_MS = 15000
 const MAX_SESSIONS = 50
@@ -26,12 +25,11 @@ const MAX_BATCH_SIZE = 1024 * 1024
 const MAX_EVENT_SIZE = 7 * 1024 * 1024
 const MAX_WAITING = 5000
 const MAX_WAITING_SIZE = 16 * 1024 * 1024
-const MAX_LINE = 16 * 1024 * 1024
 const REMEMBER =
   "Keep in the summary: the agent's name in the Tieline mesh, the agents it is in touch with, and the ids of messages " +
   "that still want an answer."
 
-const running = (globalThis[Symbol.for("tieline.opencode")] ??= new Map()) // directory → what ends its plugin
+const running = (globalThis[Symbol.for("tieline.opencode")] ??= new Map()) // directory → the link of its plugin
 
 // Of the whole process: plugins run in a worker, which has no arguments.
 const commandLine = () =>
@@ -45,10 +43,6 @@ export const Tieline = async ({ client, directory }) => {
   const followed = new Map() // session → what the hub is to be told of it
   const modes = new Map() // session → agent and model that its person uses
   const arriving = new Map() // text that is being handed over → to be called when its session has it
-  const ending = new AbortController()
-  let link = ""
-  let changed = false
-  let reporting = false
   let handled = Promise.resolve() // the events so far
 
   // --- sessions ---
@@ -75,7 +69,7 @@ export const Tieline = async ({ client, directory }) => {
     if (!session || session.parent) return // the sessions of subagents are no members
     if (sessions.get(id)?.activity === activity) return
     remember(sessions, id, { id, cwd: session.cwd, activity, began_at: session.began }, MAX_SESSIONS)
-    report()
+    hub.report()
   }
 
   const root = async (id) => {
@@ -94,7 +88,7 @@ export const Tieline = async ({ client, directory }) => {
     } else if (type === "session.status") {
       await update(properties.sessionID, properties.status.type === "idle" ? "idle" : "working")
     } else if (type === "session.deleted") {
-      if (sessions.delete(properties.info.id)) report()
+      if (sessions.delete(properties.info.id)) hub.report()
     }
   }
 
@@ -145,7 +139,7 @@ export const Tieline = async ({ client, directory }) => {
       for (const properties of permissions) before.push({ type: "permission.asked", properties })
       for (const properties of questions) before.push({ type: "question.asked", properties })
     } catch {
-      await pause(RETRY_MS[1])
+      await hub.pause(READ_AGAIN_MS)
       if (isFollowed(state)) read(state)
       return
     }
@@ -206,15 +200,15 @@ export const Tieline = async ({ client, directory }) => {
       const batch = state.waiting.splice(0, number)
       state.size -= size
       const events = batch.map(({ text }) => text).join(",")
-      const body = `{"link":${JSON.stringify(link)},"session":${JSON.stringify(state.id)},"events":[${events}]}`
-      const status = await post("/opencode/events", body, TELL_MS).catch(() => 0)
+      const body = `{"link":${JSON.stringify(hub.id)},"session":${JSON.stringify(state.id)},"events":[${events}]}`
+      const status = await hub.post("events", body, TELL_MS).catch(() => 0)
       if (status === 404 && isFollowed(state)) followed.delete(state.id)
       else if (status !== 204) state.lost = true
       if (state.lost) state.waiting = []
     }
     state.telling = false
     if (state.lost && isFollowed(state)) {
-      await pause(RETRY_MS[1])
+      await hub.pause(READ_AGAIN_MS)
       if (isFollowed(state)) read(state)
     }
   }
@@ -237,8 +231,7 @@ export const Tieline = async ({ client, directory }) => {
   }
 
   const answer = async ({ request_id: text, method, path, body }) => {
-    const id = link
-    const answered = { link: id, text }
+    const answered = { link: hub.id, text }
     try {
       const { data, error, response } = await call(method, path, body)
       answered.status = response?.status ?? 0
@@ -247,55 +240,27 @@ export const Tieline = async ({ client, directory }) => {
     } catch (problem) {
       answered.error = String(problem).slice(0, 500) || "unknown"
     }
-    await post("/opencode/handed-over", answered).catch(() => {})
+    await hub.post("handed-over", answered).catch(() => {})
   }
 
   // --- the hub ---
 
-  const request = (path, more) => fetch(URL + path, { unix: SOCKET, ...more })
-
-  const post = async (path, body, within = POST_MS) => {
-    const signal = AbortSignal.any([ending.signal, AbortSignal.timeout(within)])
-    const headers = { "content-type": "application/json" }
-    const json = typeof body === "string" ? body : JSON.stringify(body)
-    const response = await request(path, { method: "POST", headers, body: json, signal })
-    await response.arrayBuffer()
-    return response.status
-  }
-
-  // One report at a time, and the last one says how it is: what came between is not missed.
-  const report = async () => {
-    changed = true
-    if (reporting || !link) return
-    reporting = true
-    try {
-      while (changed && link) {
-        changed = false
-        await post("/opencode/sessions", { link, sessions: [...sessions.values()] })
-      }
-    } catch {
-      // The stream ends as well, and everything is reported on the next one.
-    } finally {
-      reporting = false
-    }
-  }
-
   const handOver = async ({ text_id, session, text, sender }) => {
     let error = ""
-    const id = link
+    const id = hub.id
     try {
       const arrives = new Promise((resolve) => arriving.set(text, () => resolve(true)))
       const body = { ...(await mode(session)), parts: [{ type: "text", text }] }
       const answer = await client.session.promptAsync({ path: { id: session }, body })
       if (answer.error) error = JSON.stringify(answer.error).slice(0, 500)
       // It answers before it has the message, and much before where it has just been started.
-      else if (!(await Promise.race([arrives, pause(ARRIVE_MS)]))) error = "OpenCode did not add the message to its session"
+      else if (!(await Promise.race([arrives, hub.pause(ARRIVE_MS)]))) error = "OpenCode did not add the message to its session"
     } catch (problem) {
       error = String(problem).slice(0, 500) || "unknown"
     } finally {
       arriving.delete(text)
     }
-    await post("/opencode/handed-over", { link: id, text: text_id, error }).catch(() => {})
+    await hub.post("handed-over", { link: id, text: text_id, error }).catch(() => {})
     if (!error && sender) client.tui.showToast({ body: { message: `Message from ${sender}`, variant: "info" } }).catch(() => {})
   }
 
@@ -315,66 +280,24 @@ export const Tieline = async ({ client, directory }) => {
     remember(modes, sessionID, value, MAX_KNOWN)
   }
 
-  const listen = async () => {
-    const response = await request("?harness=opencode", { signal: ending.signal })
-    if (!response.ok) {
-      await response.arrayBuffer()
-      return response.status
-    }
-    const decoder = new TextDecoder()
-    let rest = ""
-    for await (const part of response.body) {
-      const lines = (rest + decoder.decode(part, { stream: true })).split("\n")
-      rest = lines.pop()
-      if (rest.length > MAX_LINE) break
-      for (const line of lines) {
-        if (!line.startsWith("data: ")) continue
-        const event = JSON.parse(line.slice(6))
-        if (event.link) {
-          link = event.link
-          report()
-        } else if (event.follow) follow(event)
-        else if (event.unfollow) followed.delete(event.unfollow)
-        else if (event.request_id) answer(event)
-        else handOver(event)
-      }
-    }
-    return 200
+  const onCommand = (command) => {
+    if (command.follow) follow(command)
+    else if (command.unfollow) followed.delete(command.unfollow)
+    else if (command.request_id) answer(command)
+    else handOver(command)
   }
 
-  const stayConnected = async () => {
-    let failures = 0
-    while (!ending.signal.aborted) {
-      try {
-        if (existsSync(SOCKET)) {
-          const status = await listen()
-          if (status === 403) return // an agent that Tieline itself runs: its messages come as prompts
-          if (status === 200) failures = 0
-        }
-      } catch {
-        // There is no hub, or it ended.
-      }
-      link = ""
-      followed.clear()
-      await pause(RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)])
-    }
-  }
+  const hub = hubLink({
+    socket: SOCKET,
+    harness: "opencode",
+    sessions: () => [...sessions.values()],
+    onCommand,
+    onLost: () => followed.clear(),
+  })
 
-  const pause = (ms) =>
-    new Promise((resolve) => {
-      const end = () => {
-        clearTimeout(timer)
-        ending.signal.removeEventListener("abort", end)
-        resolve(false)
-      }
-      const timer = setTimeout(end, ms)
-      timer.unref?.()
-      ending.signal.addEventListener("abort", end)
-    })
-
-  running.get(directory)?.abort() // it was loaded anew, or is installed twice
-  running.set(directory, ending)
-  if (SOCKET) stayConnected()
+  running.get(directory)?.end() // it was loaded anew, or is installed twice
+  running.set(directory, hub)
+  if (SOCKET) hub.start()
 
   const quietly = async (work) => {
     try {

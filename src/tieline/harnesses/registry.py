@@ -16,6 +16,7 @@ BUILT_IN: dict[str, str] = {
     "kiro": "kiro:Kiro",
     "amazon-q": "amazon_q:AmazonQ",
     "qwen": "qwen:Qwen",
+    "pi": "pi:PiIntegration",
     "generic": "generic:Generic",
 }
 """In the order in which they are shown."""

@@ -13,6 +13,8 @@ from .rigs.codex import MODEL, codex_rig
 from .rigs.gemini import MODEL as GEMINI_MODEL
 from .rigs.gemini import GeminiRig
 from .rigs.opencode import OpenCodeRig
+from .rigs.pi import MODEL as PI_MODEL
+from .rigs.pi import PiRig
 from .rigs.qwen import QwenRig
 from .tmux_terminal import TmuxTerminal
 
@@ -43,7 +45,7 @@ class HarnessHome:
 
 START_S = 180.0
 """A harness takes input within this time, also on a machine that runs many others."""
-READY = ("? for shortcuts", "ctrl+p", "Type your message")
+READY = ("? for shortcuts", "ctrl+p", "Type your message", "scripted •")
 """What each shows in or below its empty input."""
 
 HarnessHomeFactory = Callable[[Path, Path], AbstractAsyncContextManager[HarnessHome]]
@@ -104,6 +106,15 @@ async def qwen_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, N
     home, project = root / "home", _project(root)
     async with QwenRig(home, binaries) as rig:
         yield HarnessHome(rig, home, project, (str(binaries / "qwen"),), rig.options["env"])
+
+
+@asynccontextmanager
+async def pi_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, None]:
+    """`binaries` has Pi, and the Node.js that it needs."""
+    home, project = root / "home", _project(root)
+    program = binaries / "pi"
+    async with PiRig(home, program, binaries) as rig:
+        yield HarnessHome(rig, home, project, (str(program), "--model", PI_MODEL), rig.options["env"])
 
 
 HOMES: Mapping[str, HarnessHomeFactory] = {

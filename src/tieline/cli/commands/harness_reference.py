@@ -23,7 +23,7 @@ INSTALLED: Sequence[Column] = (
     ("harness", lambda each: each.display_name),
     ("command", lambda each: f"`tieline install {each.name}`"),
     ("tried with", lambda each: each.tested or "(after its documentation)"),
-    ("MCP", lambda each: ", ".join(each.capabilities.transports)),
+    ("MCP", lambda each: each.capabilities.tools or ", ".join(each.capabilities.transports)),
     ("session id from", lambda each: each.capabilities.session_id or "the agent's own call"),
     ("registers itself", lambda each: "yes" if each.capabilities.registers_itself else "no: the agent does"),
     ("instructions in", lambda each: each.capabilities.instructions),

@@ -1,0 +1,46 @@
+"""Pi: an extension that connects its session to the hub and gives it the mesh's tools, instructions in AGENTS.md, a
+prompt template."""
+
+from .base import Capabilities, Harness, InstallOptions, ManagedFile
+from .editors.whole_file import WholeFile
+from .instructions import COMMAND, instructions_in
+from .plugin_file import plugin_text
+
+
+class PiIntegration(Harness):
+    name = "pi"
+    display_name = "Pi"
+    programs = ("pi",)
+    package = "@earendil-works/pi-coding-agent"
+    folders = (".pi",)
+    tested = "0.87.1"
+    capabilities = Capabilities(
+        tools="its extension calls the tools: Pi has no MCP client",
+        hooks="an extension inside its own process, which connects to the hub",
+        mid_turn="the extension's message, after the tool that runs",
+        turn_end="the extension's message",
+        idle_wake="the extension's prompt",
+        session_id="the extension adds it to every call",
+        registers_itself=True,
+        instructions="`AGENTS.md`",
+        compaction="`AGENTS.md` stays in its context",
+        slash_command="`/tieline`",
+    )
+
+    def files(self, options: InstallOptions) -> list[ManagedFile]:
+        folder = options.root / ".pi" if options.project else options.folder("PI_CODING_AGENT_DIR", ".pi/agent")
+        memory = options.root if options.project else folder
+        extension = WholeFile(self.name, plugin_text("pi_extension.js", options))
+        return [
+            ManagedFile(folder / "extensions/tieline.js", extension, "extension"),
+            instructions_in(memory / "AGENTS.md", self.name),
+            ManagedFile(folder / "prompts/tieline.md", WholeFile(self.name, COMMAND), "prompt template /tieline"),
+        ]
+
+    def notes(self, options: InstallOptions) -> list[str]:
+        notes: list[str] = []
+        if options.project:
+            notes.append("Pi loads the extension of a project once you trust the project (`/trust` in Pi).")
+        if options.transport == "http":
+            notes.append("Pi's agents have Tieline's tools this way, but are not woken: they fetch their messages.")
+        return notes
