@@ -73,6 +73,7 @@ LAYERS: list[set[str]] = [
         "harnesses.instructions",
         "harnesses.plugin_file",
         "harnesses.registry",
+        "harnesses.session_file_reach",
         "harnesses.transcript_file",
         "client",
     },

@@ -38,6 +38,7 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubPro
     async with hub:
         for name, value in (("user.name", "Ada Lane"), ("user.email", "ada@example.com")):
             git(hub, "config", name, value)
+        await hub.session("listener", id="filed", title="Draw it")
         yield hub
 
 
@@ -164,8 +165,6 @@ async def test_a_path_opens_the_file_and_an_image_is_shown(
 ) -> None:
     change(hub)
     (hub.place / "shot.png").write_bytes(PIXEL)
-    if size == "wide":
-        await hub.session("listener", id="filed", title="Draw it")
     page = await open_page(hub, size, path="/s/filed")
     log = page.get_by_role("log")
     image = log.get_by_role("button", name="shot.png").locator("img")

@@ -94,7 +94,7 @@ class KeptSession(Struct, frozen=True):
     """Of its record."""
 
 
-class Receipt(Struct, frozen=True, rename="camel"):
+class DeliveryReceipt(Struct, frozen=True, rename="camel"):
     status: Outcome
     orig_msg_id: str
 
@@ -261,7 +261,7 @@ class DeliveryReceipts:
             async with asyncio.timeout(RECEIPT_S):
                 if peer_process(writer.get_extra_info("socket")) == self._from:
                     auth: Any = msgspec.json.decode(await reader.readline())
-                    receipt = msgspec.json.decode(await reader.readline(), type=Receipt)
+                    receipt = msgspec.json.decode(await reader.readline(), type=DeliveryReceipt)
                     if secrets.compare_digest(str(auth["token"]), self.token):
                         self._outcomes[receipt.orig_msg_id] = receipt.status
                         self._came.set()
