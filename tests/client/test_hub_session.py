@@ -15,9 +15,11 @@ from tieline.client.hub_session import HubSession
 from tieline.drivers.base import Prompt
 from tieline.events import Answer, Ask, Done, Event, Status, Text
 from tieline.ids import new_id
-from tieline.protocol.request_bodies import NewSession
+from tieline.policy import PRESETS
+from tieline.protocol.request_bodies import NewSession, SessionChange
 from tieline.script import Inquire, Run, Say, Stall
 from tieline.sessions.ask_decisions import OnAsk, allow
+from tieline.testing.wait_for import eventually
 
 BOUND_S = 30.0
 
@@ -105,6 +107,51 @@ async def test_whoever_leaves_ends_the_turn(tmp_path: Path) -> None:
                 if record.turns:
                     assert record.status == "idle"
                     break
+
+
+RESUMED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "as it was": ({}, "same", "idle"),
+    "on whatever machine it is": ({"node": ""}, "same", "idle"),
+    "with another policy": ({"policy": PRESETS["read-only"]}, "new", "closed"),
+    "with another system prompt": ({"system": "Be short."}, "new", "closed"),
+    "with another model": ({"model": "other"}, "new", "closed"),
+    "in another directory": ({"cwd": "/"}, "new", "closed"),
+    "as a fork": ({"fork": True, "policy": PRESETS["read-only"]}, "new", "idle"),
+    "another conversation": ({"resume": "another"}, "new", "idle"),
+    "another agent's": ({"agent": "other"}, "new", "idle"),
+    "another machine's": ({"node": "elsewhere"}, "new", "idle"),
+    "from the archive": ({}, "same", "idle"),
+}
+"""What is wanted → whether the session that holds the conversation is used, and how that one is then."""
+
+
+@pytest.mark.parametrize("name", RESUMED)
+async def test_a_conversation_is_held_by_one_session(name: str, tmp_path: Path) -> None:
+    wanted, which, then = RESUMED[name]
+    async with running(tmp_path) as hub, Client(hub.url, hub.token) as client:
+        hub.play([Say("The beginning.")])
+        async with asyncio.timeout(BOUND_S), visit(client, hub) as one:
+            assert isinstance([event async for event in one.turn(Prompt("go"))][-1], Done)
+        known = hub.hub.state.sessions
+        await eventually(lambda: [each.status for each in known.values()] == ["idle"], "it does not end")
+        (earlier,) = await client.sessions()
+        assert earlier.native_id
+        if name == "from the archive":
+            await client.change_session(earlier.id, SessionChange(archived=True))
+        fields: dict[str, Any] = {
+            "id": new_id(),
+            "node": earlier.node,
+            "agent": "scripted",
+            "cwd": hub.cwd,
+            "policy": PRESETS["full"],
+            "resume": earlier.native_id,
+        }
+        new = NewSession(**(fields | wanted))
+        async with asyncio.timeout(BOUND_S), HubSession(client, new, allow) as again:
+            used = again._id  # pyright: ignore[reportPrivateUsage]
+        assert used == (earlier.id if which == "same" else new.id)
+        (found,) = [each for each in await client.sessions(archived=True) if each.id == earlier.id]
+        assert (found.status, found.archived) == (then, False)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -74,9 +75,7 @@ async def test_what_it_starts_decides_nothing(hub: Running, tmp_path: Path) -> N
             "{prompt}": '{"text": "remove everything"}',
         }
         for method, template in PERSON_ONLY:
-            path = template.format(
-                ask=ask, session=other, device="x", node="x", prompt="x", team="x", schedule="x", rule="x"
-            )
+            path = template.format_map(defaultdict(lambda: "x", ask=ask, session=other))
             refused = await run(*send, method, path, bodies.get(template.split("/")[-1], ""), terminal=terminal)
             assert " 403 " in refused and "from an agent in a terminal" in refused, path
         assert " 200 " in await run(*send, "GET", "/api/v1/sessions", "", terminal=terminal), "it may look"
