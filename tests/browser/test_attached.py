@@ -2,6 +2,7 @@
 of it can be taken over. Its permission prompt is answered from everywhere. The real harnesses, in real terminals."""
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -37,6 +38,8 @@ BINARIES = Path(__file__).parents[1] / "agents/node_modules/.bin"
 TIELINE = str(Path(sys.executable).with_name("tieline"))
 SLOW_S = 90.0
 SLOW_MS = SLOW_S * 1000
+ATTACH = re.compile("^Attach (a file|an image)$")
+"""In a session that Tieline runs; which of both depends on the agent."""
 ADA = 4711
 """Her chat with the bot."""
 Shot = Callable[[Page, str], Awaitable[None]]
@@ -230,4 +233,4 @@ class TestTerminals:
                 await shot(page, f"attached-{harness}")
                 await terminal.hang_up()
                 await page.get_by_role("button", name="Take over").click(timeout=SLOW_MS)
-                await expect(page.get_by_role("button", name="Attach a file")).to_be_visible()
+                await expect(page.get_by_role("button", name=ATTACH)).to_be_visible()
