@@ -35,9 +35,10 @@ class HubProcess:
         *,
         env: Mapping[str, str] | None = None,
         agents: Mapping[str, Any] | None = None,
+        hosts: Sequence[str] = (NAME,),
         more: str = "",
     ):
-        """`more`: of its configuration file."""
+        """`hosts`: names that others have for it. `more`: of its configuration file."""
         self.root = root
         self.place = root / "greeter"
         self.place.mkdir(parents=True)
@@ -52,6 +53,7 @@ class HubProcess:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         self._agents = {"demo": {"type": "scripted", "script": str(DEMO)}, **(agents or {})}
+        self._hosts = hosts
         self._more = more
         self._port = 0
         self._process: asyncio.subprocess.Process | None = None
@@ -92,7 +94,7 @@ class HubProcess:
             await self._client.aclose()
 
     async def start(self) -> None:
-        lines = ['default_agent = "demo"', "[hub]", "push_loopback = true", f'hosts = ["{NAME}"]']
+        lines = ['default_agent = "demo"', "[hub]", "push_loopback = true", f"hosts = {json.dumps(self._hosts)}"]
         for name, entry in self._agents.items():
             lines += [f"[agents.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())]
         self._config.write_text("\n".join(lines) + f"\n{self._more}")

@@ -93,7 +93,7 @@ async def test_a_phone_is_let_in_when_it_trusts_this_machine_and_only_then(tmp_p
 
 
 async def test_the_card_on_the_page_sets_it_up_with_a_code_that_works(tmp_path: Path) -> None:
-    async with HubProcess(tmp_path / "hub") as hub, phone_page(tmp_path / "desk") as desk:
+    async with HubProcess(tmp_path / "hub", hosts=()) as hub, phone_page(tmp_path / "desk") as desk:
         await desk.goto(await hub.login())
         await expect(desk.locator(".connection").first).to_have_attribute("data-hub", "online")
         await desk.goto(f"{hub.url}/settings")

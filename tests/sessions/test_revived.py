@@ -156,7 +156,7 @@ async def test_the_models_that_an_agent_offers_are_known_once_it_ran(tmp_path: P
     driver = Fragile()
     async with (
         routed(tmp_path, driver) as (router, session),
-        AgentInventory(Config(environ=ENV), router.driver) as agents,
+        AgentInventory(Config(environ={**ENV, "HOME": str(tmp_path)}), router.driver) as agents,
     ):
         router.opened.append(agents.look_at_models)
         name = router.get(session).agent
