@@ -23,7 +23,7 @@ async def answer(reader: asyncio.StreamReader) -> int:
 
 
 async def test_bodies_have_a_size(shared: Running) -> None:
-    reply = await shared.client.post("/api/v1/sessions", content=b'{"title": "' + b"x" * BIG + b'"}')
+    reply = await shared.client.post("/api/v1/rules", content=b'{"title": "' + b"x" * BIG + b'"}')
     assert (reply.status_code, reply.json()["code"]) == (413, "BodyTooLarge")
     assert reply.headers["connection"] == "close"
 
@@ -31,7 +31,7 @@ async def test_bodies_have_a_size(shared: Running) -> None:
         for _ in range(40):
             yield b"x" * 16384
 
-    chunked = await shared.client.post("/api/v1/sessions", content=endless())
+    chunked = await shared.client.post("/api/v1/rules", content=endless())
     assert chunked.status_code == 413
     assert (await shared.client.get("/api/v1/me")).status_code == 200
 
@@ -39,7 +39,7 @@ async def test_bodies_have_a_size(shared: Running) -> None:
 async def test_a_body_that_says_it_is_too_large_is_not_waited_for(shared: Running) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", shared.serving.port)
     head = f"Host: localhost\r\nAuthorization: Bearer {shared.token}\r\nContent-Length: 1000000000\r\n\r\n"
-    writer.write(f"POST /api/v1/sessions HTTP/1.1\r\n{head}".encode())
+    writer.write(f"POST /api/v1/rules HTTP/1.1\r\n{head}".encode())
     assert await answer(reader) == 413
     writer.close()
     await writer.wait_closed()
@@ -48,7 +48,7 @@ async def test_a_body_that_says_it_is_too_large_is_not_waited_for(shared: Runnin
 @pytest.mark.slow
 async def test_a_stranger_cannot_make_us_read(shared: Running) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", shared.serving.port)
-    head = "POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+    head = "POST /api/v1/rules HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
     writer.write(head.encode())
     assert await answer(reader) == 401  # before a byte of the body
     async with asyncio.timeout(60):
@@ -75,7 +75,7 @@ async def test_a_slow_body_is_refused(shared: Running, monkeypatch: pytest.Monke
     monkeypatch.setattr(access_rules, "BODY_S", 0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", shared.serving.port)
     head = f"Host: localhost\r\nAuthorization: Bearer {shared.token}\r\nContent-Length: 10\r\n\r\n"
-    writer.write(f"POST /api/v1/sessions HTTP/1.1\r\n{head}{{".encode())
+    writer.write(f"POST /api/v1/rules HTTP/1.1\r\n{head}{{".encode())
     assert await answer(reader) == 408
     writer.close()
     await writer.wait_closed()
