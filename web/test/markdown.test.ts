@@ -44,7 +44,7 @@ describe('untrusted text', () => {
   })
   it.each([
     ['![a plot](docs/a.png)', 'docs/a.png', '🖼 a plot'], ['![](./out/b.JPG)', './out/b.JPG', '🖼 image'], ['![x](my%20plot.png?raw=true#top)', 'my plot.png', '🖼 x'],
-    ['![x](/work/a.webp)', '/work/a.webp', '🖼 x'], ['![x](../a.gif)', '../a.gif', '🖼 x'], ['![x](<a b.png>)', 'a b.png', '🖼 x'],
+    ['![x](/project/a.webp)', '/project/a.webp', '🖼 x'], ['![x](../a.gif)', '../a.gif', '🖼 x'], ['![x](<a b.png>)', 'a b.png', '🖼 x'],
     ['![x](a.svg)', undefined, '🖼 x'], ['![x](//example.com/a.png)', undefined, '![x](//example.com/a.png)'], ['![x](https://example.com/a.png)', undefined, '🖼 x'], ['![x](file:///a.png)', undefined, '![x](file:///a.png)'],
     ['![x](%E0%A4%A.png)', undefined, '![x](%E0%A4%A.png)'],
   ])('%s means the file %s of the session', (text, path, words) => {
@@ -54,7 +54,7 @@ describe('untrusted text', () => {
     expect(holder.querySelector('img')).toBeNull()
   })
   it.each([
-    ['[the parser](src/parser.py#L12)', 'src/parser.py:12'], ['[it](/work/a.py:3)', '/work/a.py:3'], ['[it](docs/a.md)', 'docs/a.md:0'], ['[it](#top)', undefined], ['[it](?a=b)', undefined], ['[it](https://example.com/a)', undefined],
+    ['[the parser](src/parser.py#L12)', 'src/parser.py:12'], ['[it](/project/a.py:3)', '/project/a.py:3'], ['[it](docs/a.md)', 'docs/a.md:0'], ['[it](#top)', undefined], ['[it](?a=b)', undefined], ['[it](https://example.com/a)', undefined],
   ])('%s means the place %s of the session', (text, place) => {
     const link = parsed(text).querySelector<HTMLElement>('a')
     expect(link?.dataset.file).toBe(place)
