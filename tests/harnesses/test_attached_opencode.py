@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.harnesses.prompt_ends import prompt_status
-from tests.harnesses.test_opencode_reach import BOUND, installed_home, only
+from tests.harnesses.test_opencode_reach import BOUND, only, opencode_in
 from tests.mesh.mcp_clients import MeshHub, mesh_hub
 
 from tieline.events import Answer, Ask, Command, Done, Event, Init, Text, ToolResult, ToolUse, TurnStarted
@@ -32,7 +32,7 @@ TRUE_S = 5.0
 @asynccontextmanager
 async def asking_home(path: Path) -> AsyncGenerator[HarnessHome, None]:
     """Its OpenCode asks before it runs a command, and its person lets Tieline read along."""
-    async with installed_home(path) as home:
+    async with opencode_in(path) as home:
         (home.project / "opencode.json").write_bytes(msgspec.json.encode({"permission": {"bash": "ask"}}))
         agree({"HOME": str(home.home), "TIELINE_HOME": str(path / "state")}, "opencode")
         yield home

@@ -1,19 +1,15 @@
 """OpenCode in the mesh: the real OpenCode in a real terminal, with what `tieline install` writes, at a real hub."""
 
-import sys
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.mesh.mcp_clients import PROGRAM, MeshHub, mesh_hub
+from tests.harnesses.installed_home import installed_home
+from tests.mesh.mcp_clients import OWNER, MeshHub, mesh_hub
 
 import tieline
 from tieline.drivers.opencode.driver import create
-from tieline.harnesses import installer
-from tieline.harnesses.base import InstallOptions
 from tieline.harnesses.opencode import OpenCodeIntegration
-from tieline.mesh.records import Caller
 from tieline.protocol.mesh import MemberView
 from tieline.script import Call, Run, Say
 from tieline.testing.harness_terminals import HarnessHome, opencode_home
@@ -22,35 +18,28 @@ from tieline.testing.wait_for import eventually
 pytestmark = pytest.mark.real
 
 BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
-OWNER = Caller(person="owner")
 BOUND = 120.0
 
 
-@asynccontextmanager
-async def installed_home(path: Path) -> AsyncGenerator[HarnessHome, None]:
-    async with opencode_home(path, BINARIES) as home:
-        env = {**home.env, "TIELINE_HOME": str(path / "state")}
-        options = InstallOptions(env=env, program=PROGRAM, python=sys.executable)
-        installer.apply(installer.plan_install(OpenCodeIntegration(), options), env)
-        yield home
-
-
-def agents(hub: MeshHub) -> list[MemberView]:
-    return [member for member in hub.mesh.directory.members(ended=True) if member.kind == "agent"]
+def opencode_in(path: Path) -> AbstractAsyncContextManager[HarnessHome]:
+    return installed_home(opencode_home(path, BINARIES), OpenCodeIntegration(), path)
 
 
 async def only(hub: MeshHub, activity: str, *, ended: bool = False) -> MemberView:
     """The only agent, once it is like that."""
 
     def is_so() -> bool:
-        return [(agent.activity, agent.ended) for agent in agents(hub)] == [(activity, ended)]
+        return [(agent.activity, agent.ended) for agent in hub.agents] == [(activity, ended)]
 
     await eventually(is_so, f"no agent is {activity}", timeout=BOUND)
-    return agents(hub)[0]
+    return hub.agents[0]
 
 
 async def test_an_idle_terminal_wakes_also_after_a_restart_of_the_hub(tmp_path: Path) -> None:
-    async with installed_home(tmp_path) as home, AsyncExitStack() as stack:
+    async with (
+        opencode_in(tmp_path) as home,
+        AsyncExitStack() as stack,
+    ):
         async with mesh_hub(tmp_path) as hub:
             terminal = await stack.enter_async_context(home.terminal())
             home.rig.play([Say("Hello.")])
@@ -62,7 +51,7 @@ async def test_an_idle_terminal_wakes_also_after_a_restart_of_the_hub(tmp_path: 
             sent = await hub.mesh.send_message(OWNER, member.name, "the first message")
             await terminal.shows("The first has come.")
             await only(hub, "idle")
-            assert (await hub.mesh.message_status(OWNER, sent.id)).injected_at
+            await hub.receipt(sent.id, "injected_at")
         async with mesh_hub(tmp_path) as hub:
             again = await only(hub, "idle")
             assert again.id == member.id
@@ -76,7 +65,11 @@ async def test_an_idle_terminal_wakes_also_after_a_restart_of_the_hub(tmp_path: 
 
 async def test_a_message_gets_into_a_running_turn_and_tools_are_called_as_the_session(tmp_path: Path) -> None:
     wait = Run("touch runs; while [ ! -e go ]; do sleep 0.1; done")
-    async with installed_home(tmp_path) as home, mesh_hub(tmp_path) as hub, home.terminal() as terminal:
+    async with (
+        opencode_in(tmp_path) as home,
+        mesh_hub(tmp_path) as hub,
+        home.terminal() as terminal,
+    ):
         home.rig.play([wait], [Call("tieline_send_message", {"to": "owner", "text": "my news"})], [Say("It is over.")])
         await terminal.submit("wait for the file")
         member = await only(hub, "working")
@@ -84,7 +77,7 @@ async def test_a_message_gets_into_a_running_turn_and_tools_are_called_as_the_se
         sent = await hub.mesh.send_message(OWNER, member.name, "news in between")
         await terminal.shows("news in between")
         assert "news in between" not in home.rig.heard()  # the tool is not interrupted
-        assert (await hub.mesh.message_status(OWNER, sent.id)).injected_at
+        await hub.receipt(sent.id, "injected_at")
         (home.project / "go").touch()
         await terminal.shows("It is over.")
         assert "news in between" in home.rig.heard()
@@ -96,7 +89,11 @@ async def test_a_message_gets_into_a_running_turn_and_tools_are_called_as_the_se
 async def test_its_agents_know_the_rules_also_after_compaction_and_its_person_sees_a_message_come(
     tmp_path: Path,
 ) -> None:
-    async with installed_home(tmp_path) as home, mesh_hub(tmp_path) as hub, home.terminal() as terminal:
+    async with (
+        opencode_in(tmp_path) as home,
+        mesh_hub(tmp_path) as hub,
+        home.terminal() as terminal,
+    ):
         home.rig.play([Say("Hello.")])
         await terminal.submit("say hello")
         await terminal.shows("Hello.")
@@ -116,7 +113,11 @@ async def test_its_agents_know_the_rules_also_after_compaction_and_its_person_se
 
 async def test_a_subagent_is_no_member_and_speaks_for_its_session(tmp_path: Path) -> None:
     task = {"description": "ask around", "prompt": "register", "subagent_type": "general"}
-    async with installed_home(tmp_path) as home, mesh_hub(tmp_path) as hub, home.terminal() as terminal:
+    async with (
+        opencode_in(tmp_path) as home,
+        mesh_hub(tmp_path) as hub,
+        home.terminal() as terminal,
+    ):
         home.rig.play(
             [Call("task", task)],
             [Call("tieline_register_agent", {"name": "scout"})],
@@ -129,7 +130,10 @@ async def test_a_subagent_is_no_member_and_speaks_for_its_session(tmp_path: Path
 
 
 async def test_a_session_that_tieline_drives_is_left_alone(tmp_path: Path) -> None:
-    async with installed_home(tmp_path) as home, mesh_hub(tmp_path) as hub:
+    async with (
+        opencode_in(tmp_path) as home,
+        mesh_hub(tmp_path) as hub,
+    ):
         home.rig.play([Say("Driven.")])
         driver = create("opencode", {"command": [str(BINARIES / "opencode")]})
         async with tieline.open_session(driver, cwd=home.project, env=dict(home.env)) as driven:
@@ -137,4 +141,4 @@ async def test_a_session_that_tieline_drives_is_left_alone(tmp_path: Path) -> No
                 pass
         audit = (tmp_path / "state" / "audit.jsonl").read_text()
         assert "/api/v1/harness-plugins" in audit, "the plugin did not try"
-        assert not agents(hub)
+        assert not hub.agents

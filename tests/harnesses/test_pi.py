@@ -9,17 +9,15 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.mesh.mcp_clients import MeshHub, mesh_hub
+from tests.mesh.mcp_clients import OWNER, MeshHub, mesh_hub
 
 from tieline import paths
 from tieline.harnesses import installer
 from tieline.harnesses.base import InstallOptions
 from tieline.harnesses.pi import PiIntegration
-from tieline.mesh.records import Caller
 from tieline.testing.wait_for import eventually
 
 HARNESS = PiIntegration()
-OWNER = Caller(person="owner")
 EXTENSION = ".pi/agent/extensions/tieline.js"
 BOUND = 60.0
 
@@ -178,24 +176,19 @@ async def test_messages_are_handed_over_as_the_session_can_take_them_and_told_tr
         async def injected(id: str) -> bool:
             return bool((await hub.mesh.message_status(OWNER, id)).injected_at)
 
-        async def until_injected(id: str) -> None:
-            async with asyncio.timeout(BOUND):
-                while not await injected(id):  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
-
         idle = await hub.mesh.send_message(OWNER, name, "for an idle one")
         assert "for an idle one" in (await host.hears())["prompt"]
         assert not await injected(idle.id)  # Pi has not begun with it
         host.say(event="agent_start", is_idle=False)
         host.say(event="message_end", more={"message": {"role": "user"}})
         assert await host.hears() == {"notice": "Message from owner"}
-        await until_injected(idle.id)
+        await hub.receipt(idle.id, "injected_at")
         await member(hub, "working")
         busy = await hub.mesh.send_message(OWNER, name, "for a busy one")
         steer = await host.hears()
         assert "for a busy one" in steer["message"] and steer["options"] == {"deliverAs": "steer"}
         assert await host.hears() == {"notice": "Message from owner"}
-        await until_injected(busy.id)
+        await hub.receipt(busy.id, "injected_at")
         host.say(event="agent_settled", is_idle=True)  # stopped before it had that
         assert await host.hears() == {"message": steer["message"], "options": {"triggerTurn": False}}
         await member(hub, "idle")

@@ -1,5 +1,6 @@
 """A hub with its mesh, and MCP clients of it: the SDK's own, over HTTP and over `tieline mcp`."""
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
@@ -19,10 +20,14 @@ from tieline.config import Config, HubConfig, MeshConfig
 from tieline.hub.http.server import ServerAddress
 from tieline.hub.hub import Hub
 from tieline.mesh.mesh import Mesh
+from tieline.mesh.records import Caller
+from tieline.protocol.mesh import MemberView
 
 Transport = Literal["http", "stdio"]
 REVISIONS = ("legacy", "2026-07-28")
 """With `initialize` and a session; sessionless."""
+OWNER = Caller(person="owner")
+RECEIPT_S = 120.0
 PROGRAM = str(Path(sys.executable).with_name("tieline"))
 
 
@@ -72,6 +77,17 @@ class MeshHub(CalledHub, frozen=True):
     def mesh(self) -> Mesh:
         assert self.hub.mesh is not None
         return self.hub.mesh
+
+    @property
+    def agents(self) -> list[MemberView]:
+        """Those in harnesses, also of sessions that have ended."""
+        return [member for member in self.mesh.directory.members(ended=True) if member.kind == "agent"]
+
+    async def receipt(self, message: str, stage: Literal["injected_at", "seen_at"]) -> None:
+        """Until the message has come so far: a terminal shows it before the hub hears of it."""
+        async with asyncio.timeout(RECEIPT_S):
+            while not getattr(await self.mesh.message_status(OWNER, message), stage):  # noqa: ASYNC110 (looked up)
+                await asyncio.sleep(0.1)
 
 
 def bridge(env: Mapping[str, str], session: str) -> StdioServerParameters:

@@ -1,75 +1,49 @@
 """Pi in the mesh: the real Pi in a real terminal, with what `tieline install` writes, at a real hub."""
 
-import asyncio
-import sys
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from tests.asks.agents import MORE
-from tests.mesh.mcp_clients import PROGRAM, MeshHub, call, mesh_hub
+from tests.harnesses.installed_home import installed_home
+from tests.mesh.mcp_clients import OWNER, MeshHub, call, mesh_hub
 
 import tieline
 from tieline.drivers.pi.driver import create
-from tieline.harnesses import installer
-from tieline.harnesses.base import InstallOptions
 from tieline.harnesses.pi import PiIntegration
 from tieline.mesh.framing import NOTICE, TAG
-from tieline.mesh.records import Caller
 from tieline.policy import preset
 from tieline.protocol.mesh import MemberView
 from tieline.script import Call, Run, Say
-from tieline.testing.harness_terminals import HarnessHome, pi_home
+from tieline.testing.harness_terminals import pi_home
 from tieline.testing.rigs.pi import MODEL
 from tieline.testing.wait_for import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
-OWNER = Caller(person="owner")
 BOUND = 120.0
 WAIT = Run("touch runs; while [ ! -e go ]; do sleep 0.1; done")
-
-
-@asynccontextmanager
-async def installed_home(path: Path) -> AsyncGenerator[HarnessHome, None]:
-    async with pi_home(path, MORE) as home:
-        env = {**home.env, "TIELINE_HOME": str(path / "state")}
-        options = InstallOptions(env=env, program=PROGRAM, python=sys.executable)
-        installer.apply(installer.plan_install(PiIntegration(), options), env)
-        yield home
-
-
-def agents(hub: MeshHub) -> list[MemberView]:
-    return [member for member in hub.mesh.directory.members(ended=True) if member.kind == "agent"]
 
 
 async def like(hub: MeshHub, member: MemberView, activity: str, *, ended: bool = False) -> None:
     """Until it is like that."""
 
     def now() -> list[tuple[str, bool]]:
-        return [(agent.activity, agent.ended) for agent in agents(hub) if agent.id == member.id]
+        return [(agent.activity, agent.ended) for agent in hub.agents if agent.id == member.id]
 
     await eventually(lambda: now() == [(activity, ended)], f"it is not {activity}", timeout=BOUND)
 
 
 async def the_only(hub: MeshHub) -> MemberView:
     """The only agent, once its session has registered by itself."""
-    await eventually(lambda: len(agents(hub)) == 1, "Pi does not register", timeout=BOUND)
-    (member,) = agents(hub)
+    await eventually(lambda: len(hub.agents) == 1, "Pi does not register", timeout=BOUND)
+    (member,) = hub.agents
     await like(hub, member, "idle")
     return member
 
 
-async def seen(hub: MeshHub, message: str) -> None:
-    async with asyncio.timeout(BOUND):
-        while not (status := await hub.mesh.message_status(OWNER, message)).seen_at:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-    assert status.injected_at
-
-
 async def test_an_idle_terminal_wakes_and_answers_also_after_the_hub_was_away(tmp_path: Path) -> None:
-    async with installed_home(tmp_path) as home, AsyncExitStack() as stack:
+    async with installed_home(pi_home(tmp_path, MORE), PiIntegration(), tmp_path) as home, AsyncExitStack() as stack:
         async with mesh_hub(tmp_path) as hub:
             terminal = await stack.enter_async_context(home.terminal())
             member = await the_only(hub)
@@ -84,7 +58,7 @@ async def test_an_idle_terminal_wakes_and_answers_also_after_the_hub_was_away(tm
             assert NOTICE in asked and f"<{TAG}-" in asked and "the first message" in asked
             assert "Other agents on this machine (Tieline)" in asked
             await like(hub, member, "idle")
-            await seen(hub, sent.id)
+            await hub.receipt(sent.id, "seen_at")
             async with hub.client("other") as other:
                 (answer,) = (await call(other, "fetch_messages"))["messages"]
             assert answer["sender"] == member.name and "my answer" in answer["text"]
@@ -104,7 +78,11 @@ async def test_an_idle_terminal_wakes_and_answers_also_after_the_hub_was_away(tm
 
 
 async def test_a_message_gets_into_a_running_turn_and_none_is_lost_when_the_turn_is_stopped(tmp_path: Path) -> None:
-    async with installed_home(tmp_path) as home, mesh_hub(tmp_path) as hub, home.terminal() as terminal:
+    async with (
+        installed_home(pi_home(tmp_path, MORE), PiIntegration(), tmp_path) as home,
+        mesh_hub(tmp_path) as hub,
+        home.terminal() as terminal,
+    ):
         member = await the_only(hub)
         home.rig.play([WAIT], [Say("It is over.")])
         await terminal.submit("wait for the file")
@@ -133,11 +111,11 @@ async def test_a_message_gets_into_a_running_turn_and_none_is_lost_when_the_turn
         await terminal.shows("I have both.")
         heard = str(home.rig.model.requests[-1])
         assert heard.count("for the next turn") == 1 and heard.count("news in between") == 1
-        await seen(hub, sent.id)
+        await hub.receipt(sent.id, "seen_at")
 
 
 async def test_a_session_that_tieline_drives_is_left_alone(tmp_path: Path) -> None:
-    async with installed_home(tmp_path) as home, mesh_hub(tmp_path) as hub:
+    async with installed_home(pi_home(tmp_path, MORE), PiIntegration(), tmp_path) as home, mesh_hub(tmp_path) as hub:
         home.rig.play([Say("Driven.")])
         driver = create("pi", {"command": [str(MORE / "pi")]})
         opened = tieline.open_session(driver, cwd=home.project, policy=preset("full"), env=dict(home.env), model=MODEL)
@@ -146,4 +124,4 @@ async def test_a_session_that_tieline_drives_is_left_alone(tmp_path: Path) -> No
                 pass
         tools = str(home.rig.model.requests[-1]["tools"])
         assert "bash" in tools and "tieline_" not in tools
-        assert not agents(hub)
+        assert not hub.agents
