@@ -285,9 +285,12 @@ async def test_a_device_has_only_so_many(hub: Served, service: PushService) -> N
     assert [one.id for one in hub.hub.push.subscriptions.of(hub.device)] == ids[2:]
 
 
-async def test_without_the_library_it_says_what_to_install(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub.hub.push.sender._ready = None  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setitem(sys.modules, "pywebpush", None)
+@pytest.mark.parametrize("library", ["pywebpush", "py_vapid"])
+async def test_without_the_library_it_says_what_to_install(
+    library: str, hub: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.hub.push.sender._pair = None  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setitem(sys.modules, library, None)
     answer = await call(hub, "GET", "key")
     assert answer.status_code == 422
     assert "tieline[push]" in answer.json()["hint"]

@@ -1,6 +1,7 @@
 """A push over TLS: to the address that was looked at, and only to whom the endpoint's name belongs."""
 
 import ssl
+import sys
 import time
 from pathlib import Path
 
@@ -44,3 +45,14 @@ async def test_whose_certificate_counts(
         assert (told.state, called) == (state, ["localhost"]), told
         assert [post.notice["kind"] for post in service.posts] == (["test"] if state == "sent" else [])
         assert len(service.tries) == len(service.posts), "something was said to a stranger"
+
+
+async def test_the_key_needs_nothing_that_only_a_push_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every hub makes sure of its key when it starts; what encrypts a push takes a third of a second to load."""
+    monkeypatch.delitem(sys.modules, "pywebpush", raising=False)
+    async with (
+        open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
+        carrying.PushSender(bus, contact="mailto:me@example.com") as courier,
+    ):
+        assert len(await courier.key()) == 87
+        assert "pywebpush" not in sys.modules

@@ -33,7 +33,8 @@ class PushResult(Struct, frozen=True, kw_only=True):
 
 
 class PushSender:
-    """`async with PushSender(bus, contact=…)`. The libraries, the key and the connections come with the first use."""
+    """`async with PushSender(bus, contact=…)`. The key comes with its first use; what only a push needs, with the first
+    push."""
 
     def __init__(self, bus: Bus, *, contact: str, loopback: bool = False, trust: ssl.SSLContext | None = None) -> None:
         """`trust`: whose word counts about who a push service is; else of those that the system knows."""
@@ -43,7 +44,8 @@ class PushSender:
         self._trust = trust
         self._lock = asyncio.Lock()
         self._room = asyncio.Semaphore(MAX_AT_ONCE)
-        self._ready: tuple[vapid_keys.Libraries, vapid_keys.Vapid] | None = None
+        self._pair: vapid_keys.Vapid | None = None
+        self._encrypter: Any = None
         self._client: Any = None
 
     async def __aenter__(self) -> "PushSender":
@@ -55,7 +57,8 @@ class PushSender:
 
     async def key(self) -> str:
         """The hub's public key, for browsers to subscribe with. Raises Refused without the libraries."""
-        return (await self._prepare())[1].public
+        async with self._lock:
+            return (await self._key_pair()).public
 
     async def send(self, push: Push) -> PushResult:
         """Never raises for what the other side does."""
@@ -66,7 +69,7 @@ class PushSender:
             return PushResult(state="failed", problem=error.message)
 
     async def _send(self, push: Push) -> PushResult:
-        libraries, pair = await self._prepare()
+        pair = await self._prepare()
         one = push.subscription
         endpoint = endpoint_check.parse(one.endpoint, loopback=self._loopback)
         payload = msgspec.json.encode(push.notice)
@@ -76,7 +79,7 @@ class PushSender:
             payload = msgspec.json.encode(bare)
         try:
             keys = {"p256dh": one.p256dh, "auth": one.auth}
-            pusher = libraries.pusher({"endpoint": one.endpoint, "keys": keys})
+            pusher = self._encrypter({"endpoint": one.endpoint, "keys": keys})
             body: bytes = pusher.encode(payload)["body"]
         except Exception as error:  # whatever cryptography says about a point that is not on the curve
             return PushResult(state="gone", problem=f"its key cannot be used: {type(error).__name__}")
@@ -131,14 +134,18 @@ class PushSender:
         again = response.headers.get("retry-after", "")
         return response.status_code, float(again) if again.isdigit() else PAUSE_S
 
-    async def _prepare(self) -> tuple[vapid_keys.Libraries, vapid_keys.Vapid]:
+    async def _prepare(self) -> vapid_keys.Vapid:
         async with self._lock:
-            if self._ready is None:
-                libraries = await vapid_keys.libraries()
-                pair = await vapid_keys.load_or_create(self._bus, libraries)
+            pair = await self._key_pair()
+            if self._client is None:
+                self._encrypter = await vapid_keys.encrypter()
                 self._client = await asyncio.to_thread(_client, self._trust)  # it reads all certificates
-                self._ready = libraries, pair
-            return self._ready
+            return pair
+
+    async def _key_pair(self) -> vapid_keys.Vapid:
+        if self._pair is None:
+            self._pair = await vapid_keys.load_or_create(self._bus)
+        return self._pair
 
 
 def _client(trust: ssl.SSLContext | None) -> Any:

@@ -8,9 +8,8 @@ import asyncio
 import base64
 import time
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
-
-from msgspec import Struct
 
 from ...bus.base import Bus
 from ...errors import Conflict
@@ -21,23 +20,26 @@ KEY = "vapid"
 SIGNED_FOR_S = 12 * 3600
 
 
-class Libraries(Struct, frozen=True):
-    vapid: Any  # py_vapid.Vapid02
-    pusher: Any  # pywebpush.WebPusher
+async def signer() -> Any:
+    """`py_vapid.Vapid02`. Raises Refused with what to install, also when only what encrypts is missing."""
+    return await asyncio.to_thread(_load, "py_vapid", "Vapid02", "pywebpush")
 
 
-async def libraries() -> Libraries:
-    """Raises Refused with what to install."""
+async def encrypter() -> Any:
+    """`pywebpush.WebPusher`, which brings two HTTP clients with it: it is loaded when there is something to push."""
+    return await asyncio.to_thread(_load, "pywebpush", "WebPusher")
+
+
+def _load(module: str, name: str, *others: str) -> Any:
     try:
-        return await asyncio.to_thread(_load)
+        for other in others:
+            if find_spec(other) is None:
+                raise ModuleNotFoundError(f"No module named {other!r}")
+        return getattr(import_module(module), name)
     except ImportError as error:
         raise RequestRefused(
             "Unsupported", f"Web Push needs a library that is not installed: {error}", hint="Install tieline[push]."
         ) from None
-
-
-def _load() -> Libraries:
-    return Libraries(import_module("py_vapid").Vapid02, import_module("pywebpush").WebPusher)
 
 
 class Vapid:
@@ -53,12 +55,13 @@ class Vapid:
         return self._key.sign(claims)
 
 
-async def load_or_create(bus: Bus, found: Libraries) -> Vapid:
-    """The pair of this bus's hubs; the first one makes it."""
+async def load_or_create(bus: Bus) -> Vapid:
+    """The pair of this bus's hubs; the first one makes it. Raises Refused without the libraries."""
+    vapid = await signer()
     table = bus.table(TABLE)
     entry = await table.get(KEY)
     if entry is None:
-        made = found.vapid()
+        made = vapid()
         made.generate_keys()
         raw = encode(made.private_key.private_numbers().private_value.to_bytes(32, "big"))
         try:
@@ -67,7 +70,7 @@ async def load_or_create(bus: Bus, found: Libraries) -> Vapid:
         except Conflict:  # another hub was faster
             entry = await table.get(KEY)
             assert entry is not None
-    return Vapid(found.vapid.from_raw(entry.value))
+    return Vapid(vapid.from_raw(entry.value))
 
 
 def encode(data: bytes) -> str:
