@@ -82,7 +82,6 @@ SECTIONS = {
     "waking": "A message to an idle terminal",
     "attached": "Sessions in people's own terminals",
     "terminal_turns": "A turn in a person's own terminal",
-    "hook_calls": "The hooks of a turn",
     "teams": "Teams",
     "page": "The page in a real browser",
     "hub": "The hub",

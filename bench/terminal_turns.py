@@ -2,22 +2,26 @@
 harnesses in tmux over the scripted model, which answers at once.
 
 The three terminals take their turns in rounds. What counts is the middle one of the differences within a round: a slow
-moment of the machine hits all three, and single turns differ from each other by far more than what is looked for.
+moment of the machine hits all three, and single turns differ from each other by far more than what is looked for. What
+the machine does besides hardly changes the processor time of a turn: of the harness, and of what it starts, but for the
+hub.
 """
 
 import asyncio
+import os
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from tests.harnesses.desk import BINARIES, tieline
 
+from tieline.client.hub_address import running_hub
 from tieline.environment import config_path
 from tieline.paths import state as state_directory
 from tieline.script import Reply, Run, Say
@@ -49,6 +53,7 @@ class Person:
         self._home = home
         self._terminal = terminal
         self._asked: list[float] = []
+        self.processor_s = 0.0  # of all turns
         home.rig.model.choose = self._note
 
     def _note(self, _: Any) -> Reply | None:
@@ -62,12 +67,26 @@ class Person:
         await self._terminal.shows(WORDS[-20:])
         await asyncio.sleep(TYPED_S)
         self._asked.clear()
+        before = self._used()
         start = time.perf_counter()
         await self._terminal.key("Enter")
         async with asyncio.timeout(BOUND_S):
             end = await self._end()
         await self._terminal.shows(f"Reply {number}.")
+        await asyncio.sleep(SETTLED_S)
+        self.processor_s += self._used() - before
         return end - start
+
+    def _used(self) -> float:
+        """Processor time until now; seconds."""
+        hub = running_hub(self._home.env)
+        mark, ticks = b"\0HOME=" + os.fsencode(self._home.home) + b"\0", 0
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in b"\0" + (entry / "environ").read_bytes() and (hub is None or int(entry.name) != hub.pid):
+                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                    ticks += sum(map(int, fields[11:15]))  # with its children that have ended
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     async def _end(self) -> float:
         """Claude Code writes down when it is idle. Of the others nothing of ours runs after the model's last answer."""
@@ -114,19 +133,21 @@ def _tools_listed(log: Path) -> bool:
     return log.read_text().count('"path": "/mcp", "status": 200') >= 2
 
 
-async def turns(root: Path, harness: str) -> Mapping[str, list[float]]:
+async def turns(root: Path, harness: str) -> tuple[Mapping[str, list[float]], Mapping[str, float]]:
+    """Seconds of each, and the processor time of all."""
     taken: dict[str, list[float]] = {kind: [] for kind in KINDS}
     async with AsyncExitStack() as stack:
         persons = {kind: await stack.enter_async_context(person(root / kind, harness, kind)) for kind in KINDS}
         for number in range(ROUNDS + 2):
             first = number % len(KINDS)
             for kind in KINDS[first:] + KINDS[:first]:
-                await asyncio.sleep(SETTLED_S)
+                if number == 2:  # the first ones run some of the harness's code for the first time
+                    persons[kind].processor_s = 0.0
                 seconds = await persons[kind].turn(number)
-                if number > 1:  # the first ones run some of the harness's code for the first time
+                if number > 1:
                     taken[kind].append(seconds)
-    print({k: [round(x * 1000) for x in v] for k, v in taken.items()}, file=sys.stderr)
-    return taken
+        used = {kind: persons[kind].processor_s for kind in KINDS}
+    return taken, used
 
 
 def row(harness: str, what: str, ours: list[float], reference: list[float]) -> Row:
@@ -141,9 +162,11 @@ def row(harness: str, what: str, ours: list[float], reference: list[float]) -> R
 async def rows(root: Path, harnesses: tuple[str, ...] = HARNESSES) -> list[Row]:
     found: list[Row] = []
     for harness in harnesses:
-        taken = await turns(root / harness, harness)
-        found.append(row(harness, "with Tieline : without", taken["with"], taken["without"]))
-        found.append(row(harness, "with the hub down : without", taken["down"], taken["without"]))
+        taken, used = await turns(root / harness, harness)
+        for kind, what in (("with", "with Tieline : without"), ("down", "with the hub down : without")):
+            found.append(row(harness, what, taken[kind], taken["without"]))
+            each = (used[kind] / ROUNDS, used["without"] / ROUNDS)
+            found.append(at_most("… its processor time", *each, LIMIT, "seconds, of the harness and what it starts"))
     return found
 
 

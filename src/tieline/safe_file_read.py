@@ -4,16 +4,19 @@ import os
 import stat
 
 
-def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
-    """At most `limit` bytes of a regular file. Raises OSError, also for pipes, sockets and devices, whose opening or
-    reading could wait for ever."""
-    return _read(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), path, limit)
+def read_regular(path: str | os.PathLike[str], limit: int, *, last: bool = False) -> bytes:
+    """At most `limit` bytes of a regular file: the first, or the last. Raises OSError, also for pipes, sockets and
+    devices, whose opening or reading could wait for ever."""
+    return _read(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), path, limit, last=last)
 
 
-def _read(descriptor: int, path: str | os.PathLike[str], limit: int) -> bytes:
+def _read(descriptor: int, path: str | os.PathLike[str], limit: int, *, last: bool = False) -> bytes:
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
             raise OSError(f"{os.fspath(path)} is not a regular file")
+        if last:
+            os.lseek(descriptor, max(0, about.st_size - limit), os.SEEK_SET)
         parts: list[bytes] = []
         while limit > 0 and (part := os.read(descriptor, min(limit, 1024 * 1024))):
             parts.append(part)

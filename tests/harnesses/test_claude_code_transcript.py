@@ -15,7 +15,7 @@ from tieline.config import Config, HubConfig
 from tieline.events import Status, Text, TurnStarted
 from tieline.harnesses import transcript_file
 from tieline.harnesses.attach_consent import agree
-from tieline.harnesses.claude_code_transcript import ClaudeCodeTranscriptFile, TranscriptEvents
+from tieline.harnesses.claude_code_transcript import ClaudeCodeTranscriptFile, TranscriptEvents, messages_in
 from tieline.harnesses.transcript_file import TranscriptCursor, TranscriptFile, TranscriptLine
 from tieline.sessions.manager import SessionManager
 from tieline.testing.rig import scratch_env
@@ -206,3 +206,27 @@ def test_turns_that_began_before_a_time_are_left_out_to_their_end() -> None:
     assert told(5) == ["prompt 2", "compacted"]
     assert told(12) == ["prompt 2"]
     assert told(14) == []
+
+
+def test_a_message_went_to_the_model_only_if_the_transcript_has_it_in_the_conversation(tmp_path: Path) -> None:
+    """As Claude Code writes what it takes over its socket: what waits, what it put into a turn, what began one."""
+
+    def framed(id: str) -> str:
+        return f'<peer-message-0a1b from="alice" id="{id}" thread="t">\nhello\n</peer-message-0a1b>'
+
+    def queued(id: str) -> dict[str, object]:
+        return {"type": "queue-operation", "operation": "enqueue", "content": framed(id)}
+
+    lines: list[dict[str, object]] = [
+        queued("m-1"),
+        {"type": "attachment", "attachment": {"type": "queued_command", "prompt": framed("m-1")}},
+        queued("m-2"),
+        {"type": "user", "isMeta": True, "message": {"role": "user", "content": f"A session: {framed('m-2')}"}},
+        queued("m-3"),
+        {"type": "queue-operation", "operation": "popAll", "content": framed("m-3")},
+        {"type": "api-request-blob", "message": {"role": "system", "content": framed("m-4")}},
+    ]
+    path = tmp_path / "s-1.jsonl"
+    assert messages_in(path, {"m-1"}) == set()
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines) + b'{"type":"user","mess')
+    assert messages_in(path, {"m-1", "m-2", "m-3", "m-4", "m-"}) == {"m-1", "m-2"}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harnesses.older_claude_code import OlderClaudeCode
 
 from tieline.harnesses import installer, registry
 from tieline.harnesses.base import InstallOptions, Transport
@@ -230,6 +231,23 @@ def test_another_program_path_is_outdated_and_installing_mends_it(tmp_path: Path
     assert content(tmp_path) == {}
 
 
+def test_hooks_of_an_older_version_are_outdated_and_go_with_an_install_or_an_uninstall(tmp_path: Path) -> None:
+    given, older, now = options(tmp_path), OlderClaudeCode(), registry.create("claude-code")
+    settings = tmp_path / ".claude/settings.json"
+    settings.parent.mkdir()
+    settings.write_bytes(SETTINGS)
+    before = content(tmp_path)
+    install("claude-code", given)
+    fresh = content(tmp_path)
+    uninstall("claude-code", given)
+    for leave in (installer.plan_install, installer.plan_uninstall):
+        installer.apply(installer.plan_install(older, given), given.env)
+        assert {each.what: each.state for each in installer.look(now, given)}["hooks"] == "outdated"
+        assert "PostToolUse" in settings.read_text()
+        installer.apply(leave(now, given), given.env)
+        assert content(tmp_path) == (fresh if leave is installer.plan_install else before)
+
+
 def test_a_server_of_a_moved_state_folder_is_told_where_it_is(tmp_path: Path) -> None:
     given = InstallOptions(
         env={"HOME": str(tmp_path), "TIELINE_HOME": str(tmp_path / "elsewhere")}, program="/t/tieline", python="/p"
@@ -306,7 +324,7 @@ def test_what_a_person_types_shows_members_and_messages_in_one_step(name: str, t
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_claude_codes_tool_calls_and_teams_are_left_alone(scope: str, tmp_path: Path) -> None:
-    """No hook comes before a tool call, and nothing of ours is where its own agent teams keep their mail."""
+    """No hook comes in a turn, and nothing of ours is where its own agent teams keep their mail."""
     given = options(tmp_path, project=str(tmp_path) if scope == "project" else "", hooks=True)
     changed = {
         Path(change.path).relative_to(tmp_path)
@@ -315,9 +333,7 @@ def test_claude_codes_tool_calls_and_teams_are_left_alone(scope: str, tmp_path: 
     install("claude-code", given)
     assert not [path for path in changed if {"teams", "tasks"} & set(path.parts)]
     (settings,) = [tmp_path / path for path in changed if path.name.startswith("settings")]
-    assert set(json.loads(settings.read_text())["hooks"]) == {
-        "SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd",
-    }  # fmt: skip
+    assert set(json.loads(settings.read_text())["hooks"]) == {"SessionStart", "SessionEnd"}
     pages = Path(__file__).parents[2] / "docs"
     page = " ".join((pages / "harnesses.md").read_text().split())
     assert "Claude Code's own agent teams are something else, and are left alone." in page

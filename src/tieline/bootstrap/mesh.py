@@ -153,7 +153,7 @@ async def open_mesh(hub: Hub, relay: Relay, manager: SessionManager | None = Non
         try:
             async with (
                 McpEndpoint(mesh, hub.hooks) as hub.mcp,
-                Pusher(mesh, ways, relay.subscribe, installed=installed),
+                Pusher(mesh, ways, relay.subscribe, installed=installed, processes=hub.mcp.processes),
                 UnreadNotices(
                     mesh, relay.subscribe, PeopleNotifier(hub, relay), after_s=hub.config.mesh.notify_after_s
                 ),

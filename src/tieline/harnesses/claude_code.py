@@ -1,10 +1,9 @@
-"""Claude Code: MCP server, hooks that start no process, instructions in CLAUDE.md, a skill."""
+"""Claude Code: MCP server, hooks around a session (none in its turns), instructions in CLAUDE.md, a skill."""
 
 from pathlib import Path
 from typing import Any
 
 from .base import (
-    HOOK_TOOL,
     KEY_VARIABLE,
     SERVER,
     AttachTerms,
@@ -21,12 +20,9 @@ from .base import (
 from .editors.json_entries import JsonEntries
 from .instructions import instructions_in, skill_in
 
-TOOL_HOOKS = ("UserPromptSubmit", "PostToolUse", "Stop")
-"""Events by a call of our tool, which starts no process."""
-TOOL_INPUT = ("session_id", "cwd", "prompt_id", "tool_use_id", "stop_hook_active")
-"""What our tool is given of a hook's input; what an event does not have is empty."""
-COMMAND_HOOKS = ("SessionStart", "SessionEnd")
-"""At the start the MCP server may not be connected yet; at the end Claude Code calls no tools any more."""
+HOOKS = ("SessionStart", "SessionEnd")
+"""None is of a turn: each costs Claude Code some milliseconds, however fast it is answered. What a session
+does, its file tells; messages come by its socket (see `claude_code_reach`)."""
 HOOK_TIMEOUT_S = 10
 PERMISSION_EVENT = "PermissionRequest"
 PERMISSION_TIMEOUT_S = 24 * 3600
@@ -47,9 +43,9 @@ class ClaudeCode(Harness):
     folders = (".claude",)
     tested = "2.1.325"
     capabilities = Capabilities(
-        hooks="`mcp_tool` hooks (no process); a command at the start and the end of a session",
-        mid_turn="after a tool call (hook)",
-        turn_end="`Stop` hook",
+        hooks="a command at the start and the end of a session; none in a turn",
+        mid_turn="its messaging socket, after a tool call",
+        turn_end="its messaging socket",
         idle_wake="its messaging socket",
         session_id="hook input, `CLAUDE_CODE_SESSION_ID`",
         registers_itself=True,
@@ -93,15 +89,7 @@ def _server(options: InstallOptions) -> dict[str, Any]:
 
 def _settings(options: InstallOptions) -> dict[str, Any]:
     command = {"type": "command", "command": hook_command(ClaudeCode.name, options), "timeout": HOOK_TIMEOUT_S}
-    call = {
-        "type": "mcp_tool",
-        "server": SERVER,
-        "tool": HOOK_TOOL,
-        "input": {"event": "${hook_event_name}", **{name: f"${{{name}}}" for name in TOOL_INPUT}},
-        "timeout": HOOK_TIMEOUT_S,
-    }
-    hooks = {event: [{"hooks": [command]}] for event in COMMAND_HOOKS}
-    hooks |= {event: [{"hooks": [call]}] for event in TOOL_HOOKS}
+    hooks = {event: [{"hooks": [command]}] for event in HOOKS}
     if options.attach:  # a command, since it finds the hub whatever its port is, and needs no key in this file
         waiting = hook_command(ClaudeCode.name, options, PERMISSION_EVENT)
         handler = {"type": "command", "command": waiting, "timeout": PERMISSION_TIMEOUT_S}

@@ -1,8 +1,9 @@
 """The live way into Claude Code's terminals: each has a file that tells its session and what it is doing, and a socket
-that takes a message of a peer as a new turn.
+that takes a message of a peer.
 
-Only an idle session is woken over the socket. What is written there during a turn waits in the memory of Claude Code
-until the running tool is over, and is lost with it; the hooks hand it over when the model is asked next.
+An idle session takes it as a new turn. During a turn it waits in the memory of Claude Code until the running tool is
+over, or the turn is, and goes to the model then. What is still there when Claude Code ends is lost with it; its
+transcript says what went to the model. A hook would do the same, but each costs every turn some time.
 """
 
 import asyncio
@@ -18,11 +19,11 @@ import msgspec
 
 from ..background_tasks import cancel_and_wait
 from ..file_watcher import watch
-from ..mesh.push import SessionObserver, Unreachable
+from ..mesh.push import HarnessSession, Rung, SessionObserver, Unreachable
 from ..protocol.mesh import Activity
 from ..sessions.attacher import Attacher
 from .claude_code_terminal import ClaudeCodeTerminal
-from .claude_code_transcript import began_at, transcript_path
+from .claude_code_transcript import began_at, messages_in, transcript_path
 from .session_file_reach import SessionFile, SessionFileReach
 
 REFUSAL_S = 0.5
@@ -47,7 +48,12 @@ class ClaudeCodeSession(SessionFile, frozen=True, rename="camel"):
 
     @property
     def of_a_person(self) -> bool:
-        return self.kind == "interactive" and not self.entrypoint.startswith("sdk")
+        return self.kind == "interactive" and (self.once or not self.entrypoint.startswith("sdk"))
+
+    @property
+    def once(self) -> bool:
+        """`claude -p`: it answers one prompt and ends, and nobody sits before it."""
+        return self.entrypoint == "sdk-cli"
 
     @property
     def socket(self) -> str:
@@ -58,6 +64,8 @@ class ClaudeCodeReach(SessionFileReach[ClaudeCodeSession]):
     harness = "claude-code"
     display_name = "Claude Code"
     file_type = ClaudeCodeSession
+    rungs: frozenset[Rung] = frozenset({"mid_turn", "idle_wake"})
+    in_memory: frozenset[Rung] = frozenset({"mid_turn"})
 
     def __init__(self, env: Mapping[str, str]) -> None:
         super().__init__(Path(env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME", "/")) / ".claude"))
@@ -83,8 +91,14 @@ class ClaudeCodeReach(SessionFileReach[ClaudeCodeSession]):
                 await terminal.stop()
             self._terminals.clear()
 
+    async def taken(self, session: HarnessSession, ids: set[str]) -> set[str]:
+        if not _is_plain(session.session):
+            return set()
+        path = await asyncio.to_thread(transcript_path, self._projects, session.cwd, session.session)
+        return await asyncio.to_thread(messages_in, path, ids)
+
     def _activity(self, file: ClaudeCodeSession) -> Activity:
-        return ACTIVITIES.get(file.status, "unknown")
+        return "working" if file.once else ACTIVITIES.get(file.status, "unknown")
 
     async def _hand_over(self, file: ClaudeCodeSession, text: str) -> None:
         """There is no answer; when Claude Code ends the connection after us, it has read the line."""
@@ -153,7 +167,9 @@ class ClaudeCodeReach(SessionFileReach[ClaudeCodeSession]):
         """A conversation may have begun before its process (it is resumed) or after it (it was cleared): its first line
         counts, where it has one, and that is looked at only if it matters."""
         key = (file.session_id, file.pid)
-        if not file.session_id.replace("-", "").isalnum() or not attacher.allowed(self.harness, file.cwd, time.time()):
+        if file.once or not _is_plain(file.session_id):
+            return False
+        if not attacher.allowed(self.harness, file.cwd, time.time()):
             return False
         if key not in self._began:
             path = await asyncio.to_thread(transcript_path, self._projects, file.cwd, file.session_id)
@@ -197,3 +213,8 @@ class ClaudeCodeReach(SessionFileReach[ClaudeCodeSession]):
             for id, terminal in self._terminals.items():
                 if file := self._files.get(id):
                     terminal.look(file.status)
+
+
+def _is_plain(session: str) -> bool:
+    """Whether it can be part of a file's name."""
+    return session.replace("-", "").isalnum()

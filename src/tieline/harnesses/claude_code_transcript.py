@@ -6,7 +6,7 @@ driver's own normaliser, since the lines hold the messages that the driver gets 
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +26,8 @@ MAX_RESULTS = 200
 """Results of calls that are kept: a prompt is settled by them, though its turn may be over by then."""
 MAX_HEAD = 64 * 1024
 """The first lines, which say when a session began."""
+MAX_TAIL = 4 * 1024 * 1024
+"""The last lines, in which a message is looked for that may have gone to the model."""
 MAX_PROJECTS = 10_000
 HARNESS = "claude-code"
 
@@ -59,12 +61,17 @@ TURN_OVER = "turn_duration"
 
 class ClaudeCodeTranscriptFile(TranscriptFile):
     def decode(self, raw: bytes) -> Message | None:
-        try:
-            kind = _KIND.decode(raw).type
-            says = kind in KINDS or (kind == "attachment" and _ATTACHED.decode(raw).attachment.type == QUEUED)
-            return _MESSAGE.decode(raw) if says else None
-        except msgspec.MsgspecError:
-            return None
+        return decode_line(raw)
+
+
+def decode_line(raw: bytes) -> Message | None:
+    """None: it says nothing to us, or is none."""
+    try:
+        kind = _KIND.decode(raw).type
+        says = kind in KINDS or (kind == "attachment" and _ATTACHED.decode(raw).attachment.type == QUEUED)
+        return _MESSAGE.decode(raw) if says else None
+    except msgspec.MsgspecError:
+        return None
 
 
 class TranscriptEvents:
@@ -244,6 +251,21 @@ def transcript_path(projects: Path, cwd: str, session: str) -> Path:
     except OSError:
         pass
     return expected
+
+
+def messages_in(path: Path, ids: Collection[str]) -> set[str]:
+    """Of messages of the mesh, by their ids, those that went to the model: Claude Code also writes down what waits."""
+    try:
+        tail = read_regular(path, MAX_TAIL, last=True)
+    except OSError:
+        return set()
+    marks = {id: f'id=\\"{id}\\"'.encode() for id in ids}
+    found: set[str] = set()
+    for raw in tail.splitlines():
+        here = {id for id, mark in marks.items() if mark in raw}
+        if here - found and decode_line(raw) is not None:
+            found |= here
+    return found
 
 
 def began_at(path: Path) -> float:

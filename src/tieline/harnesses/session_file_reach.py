@@ -156,9 +156,7 @@ class SessionFileReach(Generic[File]):
     def _line(self, frame: Mapping[str, object]) -> bytes:
         line = msgspec.json.encode(frame) + b"\n"
         if len(line) > MAX_LINE:
-            raise Unreachable(
-                f"the message is longer than {self.display_name} takes over its socket; its hooks take it"
-            )
+            raise Unreachable(f"the message is longer than {self.display_name} takes over its socket")
         return line
 
     @asynccontextmanager
@@ -191,7 +189,10 @@ class SessionFileReach(Generic[File]):
             for id in self._told.keys() - self._files.keys():
                 await self._report(observer.ended(self._told.pop(id)))
             for id, file in self._files.items():
-                session = HarnessSession(harness=self.harness, session=id, cwd=file.cwd, activity=self._activity(file))
+                activity = self._activity(file)
+                session = HarnessSession(
+                    harness=self.harness, session=id, cwd=file.cwd, activity=activity, process=file.pid
+                )
                 if (refresh or self._told.get(id) != session) and await self._report(observer.changed(session)):
                     self._told[id] = session
             await self._report(self._after_look())

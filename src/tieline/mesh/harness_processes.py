@@ -1,5 +1,5 @@
-"""Which session a harness's process is at, as its hooks say: the hooks and the MCP server that one process has started
-belong to the same session.
+"""Which session a harness's process is at, as its hooks or its own files say: the hooks and the MCP server that one
+process has started belong to the same session.
 """
 
 from collections.abc import Container
@@ -50,14 +50,21 @@ class HarnessProcesses:
             if info is None or info.parent <= 1 or (parent := process_info(info.parent)) is None:
                 return
             pid = info.parent
-            key = (harness, pid, parent.start)
-            self._sessions.pop(key, None)  # the latest last
-            self._sessions[key] = session
-            if len(self._sessions) > MAX_KNOWN:
-                del self._sessions[next(iter(self._sessions))]
+            self._put((harness, pid, parent.start), session)
+
+    def on_session(self, pid: int, harness: str, session: str) -> None:
+        """The harness itself says that this process of its is at that session."""
+        if info := process_info(pid):
+            self._put((harness, pid, info.start), session)
+
+    def _put(self, key: ProcessKey, session: str) -> None:
+        self._sessions.pop(key, None)  # the latest last
+        self._sessions[key] = session
+        if len(self._sessions) > MAX_KNOWN:
+            del self._sessions[next(iter(self._sessions))]
 
     def session_of(self, pid: int, harness: str) -> str:
-        """The session of the MCP server that runs as this process; empty when no hook of its harness came yet. Only its
+        """The session of the MCP server that runs as this process; empty when its harness told of none yet. Only its
         own parent counts: farther up is what several harnesses have in common."""
         info = process_info(pid)
         parent = process_info(info.parent) if info is not None else None

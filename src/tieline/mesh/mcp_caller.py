@@ -39,7 +39,7 @@ class McpRequest(Struct, kw_only=True, eq=False):
 
     principal: str  # whose connection it is: the SDK lets nobody else use the MCP session
     caller: Caller  # machine, harness, session, cwd, driven
-    process_session: str = ""  # of the process that started the bridge, as its hooks told
+    process_session: str = ""  # of the process that started the bridge, as its hooks or files told
     connection: str = ""  # the bridge, or the MCP session
     mcp_session: str = ""
     key: str = ""  # of a request that may come again
@@ -63,7 +63,7 @@ class Callers:
             del self._moved[next(iter(self._moved))]
         self._moved[request.connection] = session[:MAX_WORD]
 
-    def _of_transport(self, request: McpRequest) -> Caller:
+    def of_transport(self, request: McpRequest) -> Caller:
         moved = self._moved.get(request.connection) if request.caller.session else None
         return replace(request.caller, session=moved) if moved else request.caller
 
@@ -71,7 +71,7 @@ class Callers:
         self, request: McpRequest, *, meta: Mapping[str, Any], client: str, token: str = "", session_id: str = ""
     ) -> Caller:
         """`client` is the name in the client's `initialize`. Raises NotYours."""
-        caller = self._of_transport(request)
+        caller = self.of_transport(request)
         if caller.driven:
             return caller
         thread = thread_of(meta)

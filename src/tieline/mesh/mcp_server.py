@@ -120,8 +120,12 @@ class MeshMcpServer:
 
     def _identify(self, context: Context, token: str = "", session_id: str = "") -> Caller:
         client = context.session.client_params
+        request = _request(context)
+        before, now = self._callers.of_transport(request), request.process_session
+        if now and before.session not in ("", now) and self._has_ended(before):  # `/clear`: the process goes on
+            self._callers.move(request, now)
         return self._callers.identify(
-            _request(context),
+            request,
             meta=cast("Mapping[str, Any]", context.meta or {}),
             client=client.client_info.name if client else "",
             token=token,

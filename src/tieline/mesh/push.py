@@ -23,6 +23,7 @@ from ..errors import BusClosed, TielineError
 from ..protocol.mesh import Activity
 from ..sessions.attacher import Attacher
 from .framing import frame_all
+from .harness_processes import HarnessProcesses
 from .mesh import Mesh
 from .records import MEMBER_PREFIX, Caller, Member
 
@@ -64,6 +65,7 @@ class HarnessSession(Struct, frozen=True, kw_only=True):
     session: str  # the harness's own id
     cwd: str = ""
     activity: Activity = "unknown"
+    process: int = 0  # its terminal's, where each has one of its own
 
 
 class Reach(Protocol):
@@ -112,7 +114,7 @@ class Pusher:
     """`async with Pusher(mesh, reaches, subscribe)`: an observer of the harnesses' sessions, and the one who pushes.
 
     `installed` says whether the integration of a harness is installed for sessions in a directory: no other session is
-    registered or touched.
+    registered or touched. `processes` learns which session a terminal's process is at.
     """
 
     def __init__(
@@ -122,6 +124,7 @@ class Pusher:
         subscribe: Callable[[Callable[[MessageReceipt], None]], Callable[[], None]],
         *,
         installed: Callable[[str, str], bool] = lambda harness, cwd: True,
+        processes: HarnessProcesses | None = None,
         backoff: Backoff = RETRY,
         settle_s: float = SETTLE_S,
     ) -> None:
@@ -129,6 +132,7 @@ class Pusher:
         self._reaches = {reach.harness: reach for reach in reaches}
         self._subscribe = subscribe
         self._installed = installed
+        self._processes = processes or HarnessProcesses()
         self._backoff = backoff
         self._settle_s = settle_s
         self._sessions: dict[str, HarnessSession] = {}  # member id → its session, as its reach tells it
@@ -161,6 +165,8 @@ class Pusher:
             member = self._mesh.directory.member(registration.member.id)
         if member is None:
             return
+        if session.process:
+            self._processes.on_session(session.process, session.harness, session.session)
         before = self._sessions.get(member.id)
         self._sessions[member.id] = session
         if session.activity == "working" and (woken := self._woken.get(member.id)):

@@ -48,7 +48,8 @@ def test_an_integration_is_looked_at_and_mended(cli: CliProcess) -> None:
     assert states(doctor(cli, "gemini"))["gemini", "installed"] == "ok"
     settings = Path(cli.env["HOME"], ".gemini", "settings.json")
     settings.write_text(settings.read_text().replace(sys.executable, "/usr/bin/python3.0"))
-    assert states(doctor(cli, "gemini", status=1))["gemini", "installed"] == "problem"
+    ((_, _, state, text),) = [one for one in doctor(cli, "gemini", status=1) if one[:2] == ("gemini", "installed")]
+    assert state == "problem" and "is of another version of Tieline" in text
     mended = doctor(cli, "gemini", "--fix")
     assert ("gemini", "fix", "ok", "1 files brought up to date") in mended
     assert states(mended)["gemini", "installed"] == "ok" and sys.executable in settings.read_text()

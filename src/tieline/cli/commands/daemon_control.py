@@ -344,8 +344,13 @@ def _lines(report: DaemonReport) -> list[str]:
 
 def _harness_lines(report: DaemonReport) -> list[str]:
     words = {"yes": "Tieline is installed", "partly": "Tieline is installed in part", "no": "Tieline is not installed"}
+
+    def installed(harness: HarnessReport) -> str:
+        outdated = any(file.state == "outdated" for file in harness.files)
+        return "Tieline is installed by another version" if outdated else words[harness.installed]
+
     return [
-        f"harness   {each.harness}: {words[each.installed]}"
+        f"harness   {each.harness}: {installed(each)}"
         + (f" ({one_line(each.hint, 80)})" if each.hint else "")
         + (f"; reads {each.reads} (agreed {time_ago(each.attached_at)} ago)" if each.attached_at else "")
         for each in report.harnesses

@@ -93,6 +93,8 @@ def check_harness(report: HarnessReport) -> list[Finding]:
             found = Finding(about=name, check="installed", state="ok", text="this version's integration is installed")
         case "partly":
             text = "not all of this version's integration is there"
+            if any(each.state == "outdated" for each in report.files):
+                text = "the integration is of another version of Tieline, or of one at another place"
             found = Finding(
                 about=name, check="installed", state="problem", text=text, hint=f"{install}, or `tieline doctor --fix`."
             )

@@ -68,7 +68,7 @@ def mcp_request(
     def refused(who: str, why: str) -> None:
         hub.audit.record("refusal", f"{actor_name(device)} {who}", context.via, why=why, request=f"POST {MCP}")
 
-    peer = context.peer if bridge and not caller.session else None
+    peer = context.peer if bridge else None
     connection = f"bridge-{bridge}" if bridge else f"mcp-{mcp_session}" if mcp_session else ""
     return McpRequest(
         principal=device.id,
