@@ -24,17 +24,19 @@ PAGES = (
 )  # fmt: skip
 PARTS = {"/s/showcase/diff": ".changes", "/s/branched/info": ".worktree"}
 """What is to be seen of a page whose code is loaded late."""
+FILLED = (
+    ("/new", "Work in a git worktree of its own", "new-worktree"),
+    ("/schedules/new", "Each run in a git worktree of its own", "schedules-new-worktree"),
+)
+"""Forms, with what is ticked in them, down to their choice of a model."""
 SHOTS = (("iphone", 1), ("narrow", 1), ("wide", 1), ("iphone", 2), ("wide", 2))
 """A screen, and how large its person has set the text."""
 SCHEDULE = {
     "id": "triage", "name": "triage", "cron": "0 9 * * 1-5", "zone": "Europe/Berlin", "agent": "codex",
     "prompt": "Triage the new issues.",
 }  # fmt: skip
-LARGE_TEXT = """
-const enlarge = () => (document.documentElement.style.fontSize = 'SIZE%')
-if (document.documentElement) enlarge()
-else document.addEventListener('readystatechange', enlarge)
-"""
+TEXT_PX = 16
+"""How large browsers show text, unless their person has set it otherwise."""
 OVERLAYS = (("Control+k", "palette"), ("Shift+?", "keys"))
 
 
@@ -57,24 +59,29 @@ async def take(out: Path, only: str) -> None:
                 await hub.request("POST", "sessions/working/prompts", {"text": text})
             await hub.request("POST", "schedules", {**SCHEDULE, "cwd": str(hub.place)})
             await hub.request("POST", "schedules/triage/run", {})
-            browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=60_000)
-            try:
-                for size, text in SHOTS:
-                    for scheme in ("light", "dark"):
-                        if only in (name := f"{size}{'-large' if text > 1 else ''}-{scheme}"):
-                            await _all(browser, hub, out / name, size, scheme, text)
-            finally:
-                await browser.close()
+            for text in sorted({text for _, text in SHOTS}):
+                shots = {
+                    f"{size}{'-large' if text > 1 else ''}-{scheme}": (size, scheme)
+                    for size, of in SHOTS if of == text for scheme in ("light", "dark")
+                }  # fmt: skip
+                if not any(only in name for name in shots):
+                    continue
+                flags = [*FLAGS, f"--blink-settings=defaultFontSize={text * TEXT_PX}"]
+                browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=flags, timeout=60_000)
+                try:
+                    for name, (size, scheme) in shots.items():
+                        if only in name:
+                            await _all(browser, hub, out / name, size, scheme)
+                finally:
+                    await browser.close()
 
 
-async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: str, text: int) -> None:
+async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: str) -> None:
     context = await browser.new_context(
         viewport=SIZES[size], color_scheme="dark" if scheme == "dark" else "light", has_touch=size in TOUCHED,
         reduced_motion="reduce",
     )  # fmt: skip
     context.set_default_timeout(WAIT_MS)
-    if text > 1:
-        await context.add_init_script(LARGE_TEXT.replace("SIZE", str(text * 100)))
     page = await context.new_page()
     await page.goto(await hub.login())
     await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
@@ -86,6 +93,12 @@ async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: 
         if path in PARTS:
             await page.locator(PARTS[path]).scroll_into_view_if_needed()
         await page.screenshot(path=f"{out}-{_name(path)}.png")
+    for path, label, name in FILLED:
+        await page.goto(hub.url + path)
+        await _settled(page)
+        await page.get_by_label(label).check()
+        await page.get_by_label("Model").scroll_into_view_if_needed()
+        await page.screenshot(path=f"{out}-{name}.png")
     await page.goto(f"{hub.url}/s/showcase")
     await _settled(page)
     for row in await page.locator(".tool > .fold-head").all():

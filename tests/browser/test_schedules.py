@@ -43,10 +43,18 @@ async def test_from_adding_one_to_removing_it(hub: HubProcess, open_page: OpenPa
     await sheet.get_by_label("Agent").select_option("clerk")
     await sheet.get_by_label("Directory").fill(str(hub.place))
     await sheet.get_by_label("While the run before goes on").select_option("Run afterwards")
+    await sheet.get_by_label("Each run in a git worktree of its own").check()
     await sheet.get_by_role("button", name="Add").click()
     await expect(page.get_by_role("heading", name="look-at-the-new-issues")).to_be_visible()
     (made,) = await hub.request("GET", "schedules")
-    wanted = {"cron": "30 9 1 1 *", "zone": "Asia/Tokyo", "agent": "clerk", "overlap": "queue", "missed": "once"}
+    wanted = {
+        "cron": "30 9 1 1 *",
+        "zone": "Asia/Tokyo",
+        "agent": "clerk",
+        "overlap": "queue",
+        "missed": "once",
+        "worktree": True,
+    }
     assert {name: made[name] for name in wanted} == wanted
 
     await page.get_by_role("button", name=re.compile("Run now")).click()
@@ -54,15 +62,19 @@ async def test_from_adding_one_to_removing_it(hub: HubProcess, open_page: OpenPa
     await expect(history.get_by_text("Nothing new today.")).to_be_visible()
     await expect(history.get_by_text("Done", exact=True)).to_be_visible()
     assert await faults(page) == []
+    await expect(page.get_by_text("one for each run")).to_be_visible()
     await page.get_by_role("button", name=re.compile("Pause")).click()
     await expect(page.get_by_text("Paused")).to_be_visible()
     await page.get_by_role("button", name="Edit").click()
     edit = page.get_by_role("dialog", name="Edit the schedule")
+    await expect(edit.get_by_label("Each run in a git worktree of its own")).to_be_checked()
+    await edit.get_by_label("Each run in a git worktree of its own").uncheck()
     await edit.get_by_label("Name").fill("issues")
     await edit.get_by_label("Cron expression").fill("@hourly")
     await edit.get_by_role("button", name="Save").click()
     await expect(page.get_by_role("heading", name="issues", exact=True)).to_be_visible()
     await expect(page.get_by_text("every hour (Asia/Tokyo)")).to_be_visible()
+    await expect(page.get_by_text("one for each run")).to_have_count(0)
     await page.get_by_role("link", name="All schedules").click()
     card = page.get_by_role("article", name="issues")
     await expect(card.get_by_text("Paused")).to_be_visible()

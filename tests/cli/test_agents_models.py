@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.hub_process import HubProcess
 
 from tieline.testing.cli_process import CliProcess
 
@@ -28,6 +29,19 @@ def test_what_an_agent_offers(cli: CliProcess) -> None:
     assert "warning: the model smal: it is not in the agent's list of models; the nearest there: small" in warned.stderr
     fine = cli.run("run", "peer", "--accept-unenforced", "--model", "small", "story")
     assert "warning: the model" not in fine.stderr
+    with HubProcess(cli):
+        machine = json.loads(cli.run("nodes", "--json").stdout)[0]["name"]
+        there = json.loads(cli.run("agents", "models", "peer", "--node", machine, "--json").stdout)
+        assert (there["node"], there["models"], there["certain"]) == (machine, report["models"], None)
+        plain = cli.run("agents", "models", "peer", "--node", machine)
+        assert "large" in plain.stdout and f"on {machine} told" in plain.stderr
+        for arguments, said in (
+            (("peer", "--node", "nowhere"), "nowhere"),
+            (("nonesuch", "--node", machine), "nonesuch"),
+            (("peer", "--node", machine, "--refresh"), "--refresh is for this machine"),
+        ):
+            refused = cli.run("agents", "models", *arguments)
+            assert refused.returncode != 0 and said in refused.stderr, refused.stderr
 
 
 def test_one_that_cannot_tell(cli: CliProcess) -> None:

@@ -60,6 +60,10 @@ def test_each_run_in_a_worktree(hub: Setting) -> None:
     assert (named(hub, "with-tree")["worktree"], named(hub, "with-branch")["branch"]) == (True, "nightly")
     assert "one for each run\n" in ok(hub, "schedule", "show", "with-tree")
     assert "one for each run, on nightly-…" in ok(hub, "schedule", "show", "with-branch")
+    edited = json.loads(ok(hub, "schedule", "edit", "with-tree", "--branch", "fixes", "--json"))
+    assert (edited["worktree"], edited["branch"]) == (True, "fixes")
+    edited = json.loads(ok(hub, "schedule", "edit", "with-branch", "--no-worktree", "--json"))
+    assert not edited.get("worktree") and not edited.get("branch")
 
 
 def test_one_time(hub: Setting) -> None:

@@ -18,6 +18,7 @@ from tieline.harnesses.attach_consent import agree
 from tieline.harnesses.base import InstallOptions
 from tieline.harnesses.claude_code import ClaudeCode
 from tieline.script import Inquire, Run, Say
+from tieline.sessions.ask_rules import AskRule
 from tieline.sessions.attached_session import AT_THE_TERMINAL
 from tieline.sessions.manager import SessionManager
 from tieline.sessions.records import AskRecord, SessionRecord
@@ -137,6 +138,27 @@ async def test_a_terminal_is_read_answered_and_prompted_from_elsewhere(tmp_path:
             assert await prompt_status(manager, session.id, waiting.id) == "done"
             once(events)
 
+            # A rule decides: nobody is asked, and the terminal says so.
+            project = str(rig.home.project)
+            await manager.rules.keep_joined(
+                "hub",
+                (
+                    AskRule(id="r1", match="prefix", pattern="touch", directory=project, made_by="anna"),
+                    AskRule(id="r2", match="exact", pattern="touch four", decision="deny", made_by="anna"),
+                ),
+            )
+            play([Run("touch three")], [Run("touch four")], [Say("The rules have spoken.")])
+            await terminal.submit("touch by the rules")
+            await terminal.shows("The rules have spoken.")
+            await terminal.shows("Allowed by PermissionRequest hook")
+            await terminal.shows("a rule says: deny the command")
+            events = await turns(manager, session.id, 5)
+            ruled = [(event.decision, event.rule) for event in events if isinstance(event, Answer) and event.rule]
+            assert ruled == [("allow", "r1"), ("deny", "r2")]
+            assert ((rig.home.project / "three").exists(), (rig.home.project / "four").exists()) == (True, False)
+            assert "made by anna" in rig.home.rig.heard(), "the agent hears why it was denied"
+            await manager.rules.forget_joined()
+
             play([Inquire("Which colour?", ("red", "blue"), "Colour")], [Say("Blue it is.")])
             await terminal.submit("ask me")
             question = await pending(manager)
@@ -148,11 +170,11 @@ async def test_a_terminal_is_read_answered_and_prompted_from_elsewhere(tmp_path:
             await terminal.submit("touch the last")
             await pending(manager)
             (file,) = (rig.home.home / ".claude/sessions").glob("*.json")
-            await turns(manager, session.id, 5)
+            await turns(manager, session.id, 6)
             os.kill(int(file.stem), signal.SIGKILL)
             await soon(lambda: manager.get(session.id).status == "closed", "it is not closed", within=5)
             assert not manager.asks.pending()
-            events = await turns(manager, session.id, 6)
+            events = await turns(manager, session.id, 7)
             assert isinstance(events[-1], Done)
             assert events[-1].status == "interrupted"
             once(events)

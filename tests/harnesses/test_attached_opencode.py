@@ -16,6 +16,7 @@ from tests.mesh.mcp_clients import MeshHub, mesh_hub
 from tieline.events import Answer, Ask, Command, Done, Event, Init, Text, ToolResult, ToolUse, TurnStarted
 from tieline.harnesses.attach_consent import agree, switch
 from tieline.script import Inquire, Run, Say, Stall
+from tieline.sessions.ask_rules import AskRule
 from tieline.sessions.attached_session import AT_THE_TERMINAL, AttachedSession
 from tieline.sessions.manager import SessionManager
 from tieline.sessions.records import AskRecord
@@ -105,6 +106,20 @@ async def test_a_terminal_is_read_along_answered_prompted_and_steered(tmp_path: 
         events = await turns(manager, session, 2)
         assert [event.status for event in events if isinstance(event, ToolResult)] == ["ok", "denied"]
 
+        # A rule decides: nobody is asked, and the terminal says so.
+        rule = AskRule(
+            id="r1", match="exact", pattern="echo ruled > ruled.txt", directory=str(home.project), made_by="ann"
+        )
+        await manager.rules.keep_joined("hub", (rule,))
+        home.rig.play([Run("echo ruled > ruled.txt")], [Say("By the rule.")])
+        await terminal.submit("run by the rule")
+        await terminal.shows("By the rule.")
+        events = await turns(manager, session, 3)
+        assert [event.rule for event in events if isinstance(event, Answer)] == ["", "", "r1"]
+        assert sum(isinstance(event, Ask) for event in events) == 2
+        assert (home.project / "ruled.txt").exists()
+        await manager.rules.forget_joined()
+
         # A prompt from elsewhere waits for the end of the turn; the person at the terminal is faster with the answer.
         home.rig.play([Run("echo three > three.txt")], [Say("The third is done.")], [Say("The prompt has come.")])
         await terminal.submit("run the third")
@@ -112,10 +127,10 @@ async def test_a_terminal_is_read_along_answered_prompted_and_steered(tmp_path: 
         prompt = await manager.prompt(session, "from the phone", by=PERSON)
         await terminal.answer("Permission required", "Enter")
         await terminal.shows("The prompt has come.")
-        events = await turns(manager, session, 4)
-        assert [event.by for event in events if isinstance(event, Answer)] == [PERSON, PERSON, AT_THE_TERMINAL]
+        events = await turns(manager, session, 5)
+        assert [event.by for event in events if isinstance(event, Answer)] == [PERSON, PERSON, "rule", AT_THE_TERMINAL]
         assert not manager.asks.pending()
-        assert [event.prompt for event in events if isinstance(event, TurnStarted)][2:] == [
+        assert [event.prompt for event in events if isinstance(event, TurnStarted)][3:] == [
             "run the third",
             "from the phone",
         ]
@@ -131,7 +146,7 @@ async def test_a_terminal_is_read_along_answered_prompted_and_steered(tmp_path: 
         await manager.answer(ask.id, Answer(ask.id, "allow", by=PERSON, answers={"0": ("Blue",)}))
         await terminal.shows("Blue and green it is.")
         assert "and also green" in home.rig.heard() and '=\\"Blue\\"' in home.rig.heard()
-        await turns(manager, session, 5)
+        await turns(manager, session, 6)
 
         # It is interrupted.
         home.rig.play([Stall()])
@@ -139,7 +154,7 @@ async def test_a_terminal_is_read_along_answered_prompted_and_steered(tmp_path: 
         await home.rig.stalled()
         await eventually(lambda: manager.get(session).status == "working", "it does not work", timeout=BOUND)
         assert await manager.abort(session)
-        last = (await turns(manager, session, 6))[-1]
+        last = (await turns(manager, session, 7))[-1]
         assert isinstance(last, Done) and last.status == "interrupted"
 
         # Its person switches it off, in the middle of an ask: that is the terminal's alone from then on.
@@ -149,12 +164,12 @@ async def test_a_terminal_is_read_along_answered_prompted_and_steered(tmp_path: 
         switch(hub.env, str(home.project), on=False)
         await soon(lambda: manager.get(session).status == "closed", "it is not closed", within=TRUE_S)
         assert not manager.asks.pending()
-        events = await turns(manager, session, 7)
+        events = await turns(manager, session, 8)
         await terminal.answer("Permission required", "Enter")
         await terminal.shows("That was private.")
         await only(hub, "idle")
         assert (home.project / "four.txt").exists()
-        assert await turns(manager, session, 7) == events
+        assert await turns(manager, session, 8) == events
 
 
 async def test_a_turn_goes_on_while_the_hub_is_away_and_a_killed_terminal_asks_no_more(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from tests.hub.agents import inside, through
 from tests.hub.conftest import Running, caller
 from tests.hub.test_terminal_agents_do_not_decide import IN_A_TERMINAL, SEND, asking
 from tests.hub.test_terminal_agents_do_not_decide import run as run_program
+from tests.sessions.test_attached_session import NATIVE, RecordingTerminal
 
-from tieline.events import Answer, Ask, Done, ToolUse
+from tieline.events import Answer, Ask, Command, Done, ToolUse
 from tieline.script import Run, Say, Write
 from tieline.sessions.manager import SessionManager
+from tieline.sessions.records import Remote
 from tieline.testing.wait_for import eventually
 
 ASK = {"policy": "ask"}
@@ -237,9 +239,28 @@ async def test_what_a_terminal_s_agent_detached_makes_none(hub: Running) -> None
         assert len((await phone.get("/api/v1/rules")).json()) == 1
 
 
-async def test_an_ask_of_a_terminal_becomes_no_rule(hub: Running) -> None:
-    async with asking(hub) as (_, _, ask, _):
-        assert (await hub.client.get(f"/api/v1/asks/{ask}/rule-choices")).json() == []
+@pytest.mark.parametrize(("remote", "can"), [("answer", True), ("steer", False)])
+async def test_an_ask_of_a_terminal_becomes_a_rule_where_it_can_be_answered(
+    hub: Running, remote: Remote, can: bool
+) -> None:
+    terminal = RecordingTerminal(remote)
+    session = await hub.router.attach("codex", NATIVE, cwd=hub.cwd, terminal=terminal)
+    ask = Ask("1", "permission", "Run", action=Command("echo one"), input={"command": "echo one"}, capability="shell")
+    task = asyncio.create_task(session.ask(ask, "a1"))
+    waiting = await pending(hub.router, session.record.id)
+    choices = (await hub.client.get(f"/api/v1/asks/{waiting}/rule-choices")).json()
+    assert [choice["rule"]["match"] for choice in choices] == (["exact", "prefix", "prefix"] if can else [])
+    rule = {"match": "prefix", "pattern": "echo"}
+    assert (await hub.client.post("/api/v1/rules/preview", json=rule)).json()["tested"] == can
+    await session.settle("a1", "allow")
+    await task
+    async with caller(hub.url, hub.token) as phone:
+        assert (await phone.post("/api/v1/rules", json=rule)).status_code == 201
+    task = asyncio.create_task(session.ask(ask, "a2"))
+    if not can:
+        await pending(hub.router, session.record.id)
+        await session.settle("a2", "deny")
+    assert (await asyncio.wait_for(task, 30)).by == ("rule" if can else "terminal")
 
 
 async def test_nobody_is_told_that_they_are_waited_for(hub: Running) -> None:

@@ -91,8 +91,14 @@ async def test_changes(manager: ScheduleManager) -> None:
     assert (once.cron, len(once.next)) == ("", 1)
     back = await manager.change(made.id, ScheduleChange(cron="@hourly"), policy=None)
     assert (back.once, back.cron) == ("", "@hourly")
+    branch = await manager.change(made.id, ScheduleChange(branch="fixes"), policy=None)
+    assert (branch.worktree, branch.branch) == (False, "fixes")
+    none = await manager.change(made.id, ScheduleChange(worktree=False), policy=None)
+    assert (none.worktree, none.branch) == (False, "")
     for wrong in (
         ScheduleChange(cron="x"),
+        ScheduleChange(branch="not..one"),
+        ScheduleChange(worktree=False, branch="fixes"),
         ScheduleChange(cron="@daily", once="2027-01-01 00:00"),
         ScheduleChange(name=""),
     ):
@@ -105,6 +111,8 @@ async def test_changes_at_once_are_all_made(manager: ScheduleManager) -> None:
     made = await add(manager)
     changes = [
         ScheduleChange(model="m"),
+        ScheduleChange(worktree=True),
+        ScheduleChange(branch="fixes"),
         ScheduleChange(effort="e"),
         ScheduleChange(prompt="p"),
         ScheduleChange(name="n"),
@@ -112,6 +120,7 @@ async def test_changes_at_once_are_all_made(manager: ScheduleManager) -> None:
     await asyncio.gather(*[manager.change(made.id, change, policy=None) for change in changes])
     view = await manager.view(made.id)
     assert (view.model, view.effort, view.prompt, view.name) == ("m", "e", "p", "n")
+    assert (view.worktree, view.branch) == (True, "fixes")
 
 
 @pytest.mark.parametrize("id", ["nobody", "", "a b", "*", ">", "a.b", "../x"])

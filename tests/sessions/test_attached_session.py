@@ -29,6 +29,7 @@ from tieline.events import (
 )
 from tieline.harnesses.attach_consent import CurrentConsent
 from tieline.script import Say
+from tieline.sessions.ask_rules import AskRule
 from tieline.sessions.attached_session import (
     AT_THE_TERMINAL,
     SAID,
@@ -312,3 +313,94 @@ async def test_what_takes_no_answer_from_elsewhere_is_not_answered_from_there(tm
         assert (await asking).by == AT_THE_TERMINAL
         with pytest.raises(UsageError, match="answered by terminal"):
             await manager.answer(pending.id, Answer(pending.id, "deny", by="alice"))
+
+
+LS = Ask("1", "permission", "Run ls", tool="call-1", action=Command("ls"), input={"command": "ls"}, capability="shell")
+LIST = AskRule(id="r1", match="exact", pattern="ls", made_by="anna")
+
+
+@pytest.mark.parametrize(
+    ("ask", "rule"),
+    {
+        "allow": (LS, LIST),
+        "deny": (LS, replace(LIST, decision="deny")),
+        "in its directory only": (LS, replace(LIST, directory="HERE")),
+    }.values(),
+)
+async def test_a_rule_answers_and_nobody_is_asked(tmp_path: Path, ask: Ask, rule: AskRule) -> None:
+    async with manager_in(tmp_path) as manager:
+        rule = replace(rule, directory=str(tmp_path) if rule.directory else "")
+        await manager.rules.keep_joined("hub", (rule,))
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        tell(session, TURN[0], TURN[1])
+        answer = await asyncio.wait_for(session.ask(ask, "a1"), 30)
+        assert (answer.decision, answer.by, answer.rule, answer.tool) == (rule.decision, "rule", "r1", "call-1")
+        assert "made by anna" in answer.reason
+        await session.settle("a1", "deny")  # too late
+        assert await events(manager, session) == [*TURN[:2], answer]
+        record, _ = await manager.asks.get(answer.ask)
+        assert (record.status, record.answer) == ("answered", answer)
+        assert manager.get(session.record.id).obeys_rules
+
+
+@pytest.mark.parametrize(
+    ("ask", "rule", "remote"),
+    {
+        "another command": (replace(LS, action=Command("ls -l"), input={"command": "ls -l"}), LIST, ("answer",)),
+        "another directory": (LS, replace(LIST, directory="/nonexistent"), ("answer",)),
+        "its shell is elsewhere": (
+            replace(LS, action=Command("ls", "/nonexistent")), replace(LIST, directory="HERE"), ("answer",),
+        ),
+        "another agent": (LS, replace(LIST, agent="claude-code"), ("answer",)),
+        "more than the action": (replace(LS, wider=True), LIST, ("answer",)),
+        "an input that is not understood": (replace(LS, input={"command": "ls", "sudo": True}), LIST, ("answer",)),
+        "withheld": (replace(LS, withheld="too long"), LIST, ("answer",)),
+        "a question": (replace(LS, kind="question"), LIST, ("answer",)),
+        "revoked": (LS, replace(LIST, revoked_at=1.0), ("answer",)),
+        "answered at the terminal only": (LS, LIST, ("steer",)),
+        "a deny rule, answered at the terminal only": (LS, replace(LIST, decision="deny"), ("steer",)),
+    }.values(),
+)  # fmt: skip
+async def test_what_no_rule_may_answer_is_for_people(
+    tmp_path: Path, ask: Ask, rule: AskRule, remote: tuple[Remote, ...]
+) -> None:
+    async with manager_in(tmp_path) as manager:
+        directory = str(tmp_path) if rule.directory == "HERE" else rule.directory
+        await manager.rules.keep_joined("hub", (replace(rule, directory=directory),))
+        session = await attached(manager, tmp_path, RecordingTerminal(*remote))
+        tell(session, TURN[0], TURN[1])
+        asking = asyncio.create_task(session.ask(ask, "a1"))
+        await eventually(lambda: bool(manager.asks.pending()), "nothing is asked")
+        assert not asking.done()
+        await session.settle("a1", "allow")
+        assert (await asking).by == AT_THE_TERMINAL
+        assert session.record.obeys_rules == ("answer" in remote)
+
+
+@pytest.mark.parametrize("decides", [True, False])
+async def test_the_terminal_may_decide_while_rules_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decides: bool
+) -> None:
+    async with manager_in(tmp_path) as manager:
+        if decides:
+            await manager.rules.keep_joined("hub", (LIST,))
+        rules, looked, go_on = manager.rules.rules, asyncio.Event(), asyncio.Event()
+
+        async def slow_rules() -> list[AskRule]:
+            looked.set()
+            await go_on.wait()
+            return await rules()
+
+        monkeypatch.setattr(manager.rules, "rules", slow_rules)
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        tell(session, TURN[0], TURN[1])
+        asking = asyncio.create_task(session.ask(LS, "a1"))
+        await looked.wait()
+        await session.settle("a1", "deny")
+        go_on.set()
+        answer = await asyncio.wait_for(asking, 30)
+        assert (answer.decision, answer.by) == (("allow", "rule") if decides else ("deny", AT_THE_TERMINAL))
+        assert not manager.asks.pending()
+        assert (await events(manager, session))[-1] == answer
+        record, _ = await manager.asks.get(answer.ask)
+        assert (record.status, record.answer) == ("answered", answer)

@@ -16,7 +16,7 @@ from ..background_tasks import cancel_and_wait
 from ..drivers.claude_code.policy import ToolPermissions, answered_input
 from ..drivers.claude_code.prompt import hook_output
 from ..drivers.claude_code.tools import QUESTION
-from ..events import Answer, Ask
+from ..events import Answer, Ask, Command
 from ..mesh.push import Unreachable
 from ..policy import Policy
 from ..sessions.attached_session import AT_THE_TERMINAL, AttachedSession, TerminalUnreachable
@@ -209,7 +209,7 @@ class ClaudeCodeTerminal:
         if attached is None or not isinstance(name, str) or not isinstance(input.get("tool_input"), dict):
             return ""
         call = await self._call(name, given)
-        ask = await self._build_ask(name, given, call)
+        ask = await self._build_ask(name, given, call, input.get("cwd"))
         self._asked += 1
         key = f"{self._session}-{self._asked}"
         asking = asyncio.create_task(attached.ask(ask, key), name=f"ask-{key}")
@@ -224,9 +224,13 @@ class ClaudeCodeTerminal:
             return ""
         return _decision(name, given, answer)
 
-    async def _build_ask(self, name: str, given: dict[str, Any], call: str) -> Ask:
+    async def _build_ask(self, name: str, given: dict[str, Any], call: str, cwd: object) -> Ask:
+        """`cwd` is where its shell is by now: a rule for one directory must not hold in another."""
         ask = await self._permissions.build_ask(name, given, given, _Context(call))
-        return msgspec.structs.replace(ask, remember=(), scopes={})
+        action = ask.action
+        if isinstance(action, Command) and isinstance(cwd, str) and cwd != self._cwd:
+            action = msgspec.structs.replace(action, cwd=cwd)
+        return msgspec.structs.replace(ask, action=action, remember=(), scopes={})
 
     async def _call(self, name: str, given: dict[str, Any]) -> str:
         """Which call it is about, as the transcript has it: the hook does not say. Empty: of a subagent's."""

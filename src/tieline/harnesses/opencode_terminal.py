@@ -127,7 +127,8 @@ class OpenCodeTerminal:
     def announce(self, answer: Answer, title: str) -> None:
         """Tell the person at the terminal who decided."""
         said = "Allowed" if answer.decision == "allow" else "Denied"
-        message = f"{said} by {answer.by}" + (f" ({answer.via})" if answer.via else "") + f": {title}"
+        who = f" by {answer.by}" + (f" ({answer.via})" if answer.via else "")
+        message = f"{said}: {title}: {answer.reason}" if answer.rule else f"{said}{who}: {title}"
         self.spawn(self._show(message))
 
     async def _show(self, message: str) -> None:

@@ -46,7 +46,7 @@ class NewSchedule(Body, ScheduleFields, frozen=True, kw_only=True):
 
 
 class ScheduleChange(Body, frozen=True, kw_only=True):
-    """What is None stays. Giving `cron` or `once` replaces the other."""
+    """What is None stays. Giving `cron` or `once` replaces the other. Without a worktree there is no branch."""
 
     name: str | None = None
     cron: str | None = None
@@ -59,6 +59,8 @@ class ScheduleChange(Body, frozen=True, kw_only=True):
     policy: Policy | str | None = None
     model: str | None = None
     effort: str | None = None
+    worktree: bool | None = None
+    branch: str | None = None
     paused: bool | None = None
 
 

@@ -81,6 +81,10 @@ class ScheduleManager:
             wanted["once"] = ""
         elif change.once:
             wanted["cron"] = ""
+        if change.branch and change.worktree is False:
+            raise UsageError("a branch is of a worktree", field="branch", hint="Give one of the two.")
+        if change.worktree is False:
+            wanted["branch"] = ""  # it would mean a worktree
         for _ in range(TRIES):
             before, revision = await self._store.get(id)
             record = replace(before, **wanted)

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal, Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..background_tasks import cancel_and_wait
@@ -37,7 +38,7 @@ from ..events import (
     Usage,
 )
 from ..ids import new_id
-from .ask_decisions import deny
+from .ask_decisions import ByRules, deny
 from .event_log import EPHEMERAL, EventLog
 from .pending_asks import PendingAsks
 from .prompt_queue import PromptQueue
@@ -89,11 +90,26 @@ class HarnessTerminal(Protocol):
         ...
 
 
+class _Asked(Struct):
+    """A prompt that the terminal shows."""
+
+    ask: Ask
+    waits: bool = False  # for people; before that rules are looked at
+    settled: Literal["allow", "deny"] | None = None  # at the terminal, before it waited
+
+
 class AttachedSession:
     """Lives as long as the manager, with or without a terminal: `attach` when it is there, `detach` when it is gone."""
 
     def __init__(
-        self, record: SessionRecord, *, events: EventLog, prompts: PromptQueue, asks: PendingAsks, keep: Keep
+        self,
+        record: SessionRecord,
+        *,
+        events: EventLog,
+        prompts: PromptQueue,
+        asks: PendingAsks,
+        keep: Keep,
+        by_rules: ByRules,
     ) -> None:
         self.record = record
         self.terminal: HarnessTerminal | None = None
@@ -101,8 +117,9 @@ class AttachedSession:
         self._prompts = prompts
         self._asks = asks
         self._keep = keep
+        self._by_rules = by_rules
         self._waiting_asks = 0
-        self._asked: dict[str, Ask] = {}  # by the reader's key
+        self._asked: dict[str, _Asked] = {}  # by the reader's key
         self._ask_tasks: set[asyncio.Task[Any]] = set()
         self._written = _Written()
         self._driven: deque[str] = deque()  # the prompts of turns that we ran: the harness's history has them as well
@@ -178,29 +195,50 @@ class AttachedSession:
 
     async def ask(self, ask: Ask, key: str) -> Answer:
         """The terminal shows a prompt. Returns the decision that counts, from wherever: `by` is AT_THE_TERMINAL when it
-        was made there (`settle`). Cancelled: the harness withdrew it."""
+        was made there (`settle`), `rule` is set when a person's rule made it. Cancelled: the harness withdrew it."""
         ask = replace(ask, id=new_id(), remember=() if ask.withheld else ask.remember)
-        self._asked[key] = ask
+        asked = self._asked[key] = _Asked(ask)
         task = asyncio.current_task()
         assert task is not None
         self._ask_tasks.add(task)
-        self.tell(ask)
         try:
-            answer = await self._asks.wait(self.record.id, ask, expires=False)
-        except asyncio.CancelledError:
-            self.tell(deny(ask, "it is no longer asked", by=AT_THE_TERMINAL))
-            raise
+            answer = await self._rules_answer(ask) or await self._peoples_answer(asked)
         finally:
             self._ask_tasks.discard(task)
-            if self._asked.get(key) is ask:
+            if self._asked.get(key) is asked:
                 del self._asked[key]
         self.tell(answer)
         return answer
 
+    async def _rules_answer(self, ask: Ask) -> Answer | None:
+        """Nobody is asked then. The harness has refused what it denies by itself before it showed the prompt."""
+        if self.terminal is None or "answer" not in self.terminal.remote or ask.kind != "permission":
+            return None
+        return await self._by_rules(replace(ask, remember=(), scopes={}))
+
+    async def _peoples_answer(self, asked: _Asked) -> Answer:
+        ask = asked.ask
+        self.tell(ask)
+        if asked.settled is not None:
+            answer = Answer(ask.id, asked.settled, by=AT_THE_TERMINAL, tool=ask.tool)
+            await self._asks.keep_decided(self.record.id, ask, answer)
+            return answer
+        asked.waits = True
+        try:
+            return await self._asks.wait(self.record.id, ask, expires=False)
+        except asyncio.CancelledError:
+            self.tell(deny(ask, "it is no longer asked", by=AT_THE_TERMINAL))
+            raise
+
     async def settle(self, key: str, decision: Literal["allow", "deny"]) -> None:
         """What was asked under this key was decided at the terminal, unless somebody else was faster."""
-        if ask := self._asked.get(key):
+        if (asked := self._asked.get(key)) is None:
+            return
+        if asked.waits:
+            ask = asked.ask
             await self._asks.settle(ask.id, Answer(ask.id, decision, by=AT_THE_TERMINAL, tool=ask.tool))
+        else:
+            asked.settled = decision
 
     # --- the manager's side ----------------------------------------------------------------------------
 

@@ -458,7 +458,12 @@ class SessionManager:
 
     def _attached(self, record: SessionRecord) -> AttachedSession:
         runner = self.runners[record.id] = AttachedSession(
-            record, events=self.log, prompts=self.prompts, asks=self.asks, keep=self._store.keep
+            record,
+            events=self.log,
+            prompts=self.prompts,
+            asks=self.asks,
+            keep=self._store.keep,
+            by_rules=self._rules_of(record),
         )
         return runner
 
@@ -479,7 +484,7 @@ class SessionManager:
                 prompts=self.prompts,
                 pool=self.pool,
                 on_ask=on_ask,
-                by_rules=SessionRules(self.rules, self.asks, id, AskOrigin(record.agent, self._node, record.cwd)),
+                by_rules=self._rules_of(record),
                 keep=self._store.keep,
                 env=self._config.environ,
                 quiet_s=quiet_s(self._config, record.agent),
@@ -489,6 +494,9 @@ class SessionManager:
                 opened=lambda: self._opened(record.agent),
             )
         return self.runners[id]
+
+    def _rules_of(self, record: SessionRecord) -> SessionRules:
+        return SessionRules(self.rules, self.asks, record.id, AskOrigin(record.agent, self._node, record.cwd))
 
     def _lost(self, agent: str) -> None:
         for tell in self.lost:

@@ -82,6 +82,11 @@ class SessionRecord(AgentOptions, frozen=True, kw_only=True):
     cursor: str = ""  # of an attached one: how far its harness's own history was read
     adopted_at: int = 0  # where the log stood when we took it over from its terminal
 
+    @property
+    def obeys_rules(self) -> bool:
+        """Whether people's rules for asks answer for it: not where only its terminal can."""
+        return self.kind == "driven" or "answer" in self.remote
+
 
 class PromptRecord(Struct, frozen=True, kw_only=True):
     id: str

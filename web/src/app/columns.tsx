@@ -5,7 +5,7 @@ import { loadLocal, saveLocal } from '../shared/local-storage'
 export type Column = 'list' | 'dock'
 export type Panel = 'diff' | 'info'
 
-const query = globalThis.matchMedia?.('(min-width: 1000px)')
+const query = globalThis.matchMedia?.('(min-width: 62.5em)')
 /** Wide enough for the list, a conversation and what is docked beside it. The same width is in desktop.css. */
 export const isDesktop = signal(query?.matches ?? false)
 query?.addEventListener('change', (event) => (isDesktop.value = event.matches))

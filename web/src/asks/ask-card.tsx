@@ -159,7 +159,7 @@ function DecisionButtons({ record, hold, showAll }: { record: P.AskRecord; hold:
   }
   const label = ask.kind === 'plan' ? 'Approve' : remember === 'once' ? 'Allow once' : `Allow: ${rememberLabel(ask, remember)}`
   const allowable = !ask.withheld && !showAll
-  const canBecomeRule = allowable && !hold && ask.kind === 'permission' && !!ask.action && !ask.wider && sessions.value.get(record.session)?.kind !== 'attached'
+  const canBecomeRule = allowable && !hold && ask.kind === 'permission' && !!ask.action && !ask.wider
   return (
     <>
       {allowable && ask.kind === 'permission' && offered.size > 1 && (

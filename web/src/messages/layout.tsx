@@ -17,13 +17,18 @@ const memberNames = signal<ReadonlyMap<string, string>>(new Map())
 const TABS = [['messages', 'Threads'], ['members', 'Members'], ['inboxes', 'Inboxes'], ['dead', 'Dead letters'], ['channels', 'Channels']] as const
 
 export function MessagesLayout(props: { at: (typeof TABS)[number][0]; title: string; children: ComponentChildren; actions?: ComponentChildren }) {
+  const tabs = useRef<HTMLElement>(null)
+  useEffect(() => {
+    const shown = tabs.current!.querySelector<HTMLElement>('[aria-current]')!
+    tabs.current!.scrollLeft = shown.offsetLeft + shown.offsetWidth / 2 - tabs.current!.clientWidth / 2 // on a phone not all fit
+  }, [props.at])
   useEffect(() => {
     get<P.MemberView[]>('members?kind=agent&ended=true').then((all) => { memberNames.value = new Map(all.map((one) => [one.address, one.name])) }, () => undefined)
   }, [])
   return (
     <Pane>
       <header class="pane-head"><div class="pane-title"><h1>{props.title}</h1></div>{props.actions}</header>
-      <nav class="tabs" aria-label="Messages">
+      <nav class="tabs" aria-label="Messages" ref={tabs}>
         {TABS.map(([name, label]) => <a key={name} href={`/${name}`} data-internal="1" aria-current={name === props.at ? 'page' : undefined}>{label}</a>)}
       </nav>
       <div class="pane-scroll page">{props.children}</div>

@@ -2,6 +2,8 @@
 import { useMemo, useState } from 'preact/hooks'
 import { errorMessage, IdempotentRequest, newId } from '../api/client'
 import type * as P from '../generated/protocol'
+import { EffortSelect } from '../sessions/effort-select'
+import { effortsOf, ModelPicker } from '../sessions/model-picker'
 import { recentDirectories } from '../sessions/new-session'
 import { POLICIES } from '../sessions/policies'
 import { agentName } from '../shared/format'
@@ -35,7 +37,13 @@ export function ScheduleForm(props: { schedule?: P.ScheduleView; onClose: () => 
   const recent = useMemo(() => recentDirectories(node?.id ?? ''), [node?.id])
   const [typedCwd, setCwd] = useState<string | undefined>(undefined)
   const cwd = typedCwd ?? recent[0] ?? node?.home ?? ''
-  const [worktree, setWorktree] = useState(false)
+  const hadWorktree = !!known && (known.worktree || !!known.branch)
+  const [worktree, setWorktree] = useState(hadWorktree)
+  const chosen = known ? nodes.value.get(known.node)?.agents?.find((one) => one.name === (known.agent || nodes.value.get(known.node)?.default_agent)) : agents.find((one) => one.name === (agent || node?.default_agent)) ?? agents[0]
+  const [model, setModel] = useState(known?.model ?? '')
+  const [typedEffort, setEffort] = useState(known?.effort ?? '')
+  const efforts = effortsOf(chosen, model)
+  const effort = efforts.includes(typedEffort) || typedEffort === known?.effort ? typedEffort : '' // another agent or model may not take it
   const [policy, setPolicy] = useState(known ? '' : 'ask') // empty: as it is
   const [overlap, setOverlap] = useState<P.ScheduleView['overlap']>(known?.overlap ?? 'skip')
   const [missed, setMissed] = useState<P.ScheduleView['missed']>(known?.missed ?? 'once')
@@ -49,10 +57,10 @@ export function ScheduleForm(props: { schedule?: P.ScheduleView; onClose: () => 
   const save = async () => {
     setBusy(true)
     try {
-      const shared = { ...(repeats ? { cron: when } : { once: when }), zone: zone.trim(), prompt: prompt.trim(), overlap, missed, ...(name.trim() ? { name: name.trim() } : {}), ...(policy ? { policy } : {}) }
+      const shared = { ...(repeats ? { cron: when } : { once: when }), zone: zone.trim(), prompt: prompt.trim(), overlap, missed, ...(worktree !== hadWorktree ? { worktree } : {}), ...(model !== (known?.model ?? '') ? { model } : {}), ...(effort !== (known?.effort ?? '') ? { effort } : {}), ...(name.trim() ? { name: name.trim() } : {}), ...(policy ? { policy } : {}) }
       const { value } = known
         ? await sending.send<P.ScheduleView>('PATCH', schedulePath(known.id), shared satisfies P.ScheduleChange)
-        : await sending.send<P.ScheduleView>('POST', 'schedules', { ...shared, id, node: node?.id ?? '', agent: agent || node?.default_agent || agents[0]?.name || '', cwd, ...(worktree ? { worktree } : {}) } satisfies P.NewSchedule)
+        : await sending.send<P.ScheduleView>('POST', 'schedules', { ...shared, id, node: node?.id ?? '', agent: agent || node?.default_agent || agents[0]?.name || '', cwd } satisfies P.NewSchedule)
       props.onSaved(value)
     } catch (error) {
       setProblem(errorMessage(error))
@@ -95,12 +103,14 @@ export function ScheduleForm(props: { schedule?: P.ScheduleView; onClose: () => 
           <fieldset class="pairs">
             <legend>Where</legend>
             {machines.length > 1 && <label>Machine<select value={node?.id} onChange={(event) => { setNode(event.currentTarget.value); setCwd(undefined) }}>{machines.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}</select></label>}
-            <label>Agent<select value={agent || node?.default_agent || agents[0]?.name} onChange={(event) => setAgent(event.currentTarget.value)}>{agents.map((one) => <option key={one.name} value={one.name}>{agentName(one.name)}</option>)}</select></label>
+            <label>Agent<select value={agent || node?.default_agent || agents[0]?.name} onChange={(event) => { setAgent(event.currentTarget.value); setModel(''); setEffort('') }}>{agents.map((one) => <option key={one.name} value={one.name}>{agentName(one.name)}</option>)}</select></label>
             <label>Directory<input type="text" class="mono" value={cwd} list="schedule-directories" autocapitalize="off" autocomplete="off" spellcheck={false} onInput={(event) => setCwd(event.currentTarget.value)} /></label>
             <datalist id="schedule-directories">{recent.map((one) => <option key={one} value={one} />)}</datalist>
-            <label class="option"><input type="checkbox" checked={worktree} onChange={(event) => setWorktree(event.currentTarget.checked)} /> <span>Each run in a git worktree of its own</span></label>
           </fieldset>
         )}
+        <label class="option"><input type="checkbox" checked={worktree} onChange={(event) => setWorktree(event.currentTarget.checked)} /> <span>Each run in a git worktree of its own</span></label>
+        {chosen?.features?.includes('model') && <ModelPicker node={known ? nodes.value.get(known.node) : node} agent={chosen} value={model} onChange={setModel} />}
+        <EffortSelect levels={efforts} value={effort} onChange={setEffort} />
         <fieldset class="pairs">
           <legend>Rules</legend>
           <label>Policy

@@ -36,8 +36,8 @@ export function SchedulePage({ id }: { id: string }) {
               <Facts schedule={value} />
               <ScheduleButtons schedule={value} onChange={reload}>
                 <button type="button" class="small" onClick={() => setEditing(true)}><Icon name="edit" /> Edit</button>
+                <Remove schedule={value} />
               </ScheduleButtons>
-              <Remove schedule={value} />
             </section>
             {value.next.length > 0 && (
               <section aria-label="Coming times">
@@ -73,7 +73,7 @@ function Run({ run, zone }: { run: P.ScheduleRun; zone: string }) {
   const session = run.session && sessions.value.has(run.session) ? run.session : ''
   return (
     <article class="card" aria-label={momentIn(zone, run.due_at)}>
-      <div class="row wrap"><RunChip run={run} /><span class="grow">{momentIn(zone, run.due_at)}</span><span class="faint small-text">{[runLength(run), run.by && `wanted by ${visibleLine(run.by)}`].filter(Boolean).join(' · ')}</span></div>
+      <div class="row wrap"><RunChip run={run} /><span class="run-when">{momentIn(zone, run.due_at)}</span><span class="faint small-text">{[runLength(run), run.by && `wanted by ${visibleLine(run.by)}`].filter(Boolean).join(' · ')}</span></div>
       {run.problem && <p class="small-text deny">{visible(run.problem)}</p>}
       {run.text && <p class="run-text">{visible(run.text)}</p>}
       {session && <a href={sessionUrl(session)} data-internal="1">Open the session</a>}

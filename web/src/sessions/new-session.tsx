@@ -181,7 +181,7 @@ export function NewSession() {
 
 export function recentDirectories(node: string): string[] {
   const own = [...sessions.peek().values()].filter((one) => one.node === node).sort((one, other) => other.created_at - one.created_at)
-  return [...new Set(own.map((one) => one.cwd))]
+  return [...new Set(own.flatMap((one) => (one.worktree ? one.worktree.repository || [] : one.cwd)))]
 }
 
 function DirectoryBrowser({ node, from, onPick }: { node: P.NodeView; from: string; onPick: (path: string) => void }) {

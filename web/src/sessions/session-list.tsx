@@ -6,7 +6,7 @@ import { route, sessionUrl } from '../app/router'
 import { AskCard, Countdown } from '../asks/ask-card'
 import { danger } from '../asks/danger'
 import type * as P from '../generated/protocol'
-import { STATE_LABELS, actionSummary, agentName, ago, askHeading, cost, plainLine, sessionState, sessionTitle, type SessionState } from '../shared/format'
+import { STATE_LABELS, abbreviateHome, actionSummary, agentName, ago, askHeading, cost, plainLine, sessionState, sessionTitle, type SessionState } from '../shared/format'
 import { visibleLine } from '../shared/visible-text'
 import { allSessionsLoaded, nodes, now, visibleAsks, sessions, sessionsByActivity, sessionsLeft } from '../store/store'
 import { WaitingTeam, waitingTeams } from '../teams/teams'
@@ -165,7 +165,7 @@ function SessionRow({ session }: { session: P.SessionRecord }) {
             <strong class="ellipsis">{sessionTitle(session)}</strong>
             <span class="faint when">{ago(session.active_at || session.created_at, now.value)}</span>
           </span>
-          <span class="session-line ellipsis">{session.status === 'failed' && session.problem ? visibleLine(session.problem) : plainLine(session.last_line) || agentName(session.agent)}</span>
+          <span class="session-line ellipsis">{session.status === 'failed' && session.problem ? visibleLine(session.problem) : plainLine(session.last_line) || visibleLine(abbreviateHome(session.cwd, node?.home))}</span>
           <span class="session-tags">
             <span class={`chip ${shown}`}>{STATE_LABELS[shown]}</span>
             {session.kind === 'attached' && <span class="chip">terminal</span>}

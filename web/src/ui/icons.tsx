@@ -37,7 +37,7 @@ const PATHS: Record<string, string> = {
   thinking: 'M9 18h6M10 21h4M12 3a6 6 0 0 0-3.5 10.9c.6.5.9 1.2 1 2.1h5c.1-.9.4-1.6 1-2.1A6 6 0 0 0 12 3z',
   list: 'M4 6l1.5 1.5L8 5M11 6.5h9M4 12l1.5 1.5L8 11M11 12.5h9M4 18l1.5 1.5L8 17M11 18.5h9',
   folder: 'M3 6h6l2 2h10v11H3z',
-  more: 'M5 12h.1M12 12h.1M19 12h.1',
+  more: 'M5 11.5a.5.5 0 1 0 0 1a.5.5 0 1 0 0-1M12 11.5a.5.5 0 1 0 0 1a.5.5 0 1 0 0-1M19 11.5a.5.5 0 1 0 0 1a.5.5 0 1 0 0-1',
   copy: 'M8 8h11v12H8zM5 16V4h11',
   minus: 'M6 12h12',
   keyboard: 'M3 6h18v12H3zM7 10h.1M11 10h.1M15 10h.1M18 10h.1M7 14h10',

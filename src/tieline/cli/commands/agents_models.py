@@ -1,4 +1,4 @@
-"""`tieline agents models`: what an agent of this machine offers; and a word about a model that it does not list."""
+"""`tieline agents models`: what an agent offers, here or on another machine; a word about one that it does not list."""
 
 import asyncio
 import sys
@@ -7,11 +7,14 @@ from msgspec import Struct
 
 from ... import config as configuration
 from ... import paths
+from ...client.client import Client
 from ...config import Config
 from ...drivers import registry
 from ...drivers.base import Driver
 from ...drivers.model_list import KeptModels, ModelListFile, ask_models, unlisted_model
-from ...errors import AgentMissing, TielineError
+from ...errors import AgentMissing, TielineError, UsageError
+from ...protocol.views import CommandView
+from .. import hub_connection
 from ..terminal.formatting import print_json, time_ago
 from ..terminal.sanitize import one_line
 from ..terminal.tables import print_rows
@@ -27,15 +30,51 @@ class ModelReport(Struct, frozen=True, kw_only=True):
     version: str  # of the agent, when it told this
     seen_at: float
     stale: bool  # told long ago, or by another version of the agent
-    certain: bool  # the agent takes no other model
+    certain: bool | None  # the agent takes no other model; None: another machine does not tell
     models: tuple[ListedModel, ...]
     problem: str = ""  # why it is stale
+    node: str = ""  # the machine that was asked; empty: this one
 
 
-def show(name: str, *, refresh: bool, json: bool) -> int:
+def show(name: str, *, node: str, refresh: bool, json: bool) -> int:
+    if node:
+        return _show_of_node(name, node, refresh=refresh, json=json)
     config = configuration.load()
     driver = registry.create(name, config)
-    report = asyncio.run(_report(driver, name, config, refresh=refresh))
+    return _print(asyncio.run(_report(driver, name, config, refresh=refresh)), json=json)
+
+
+def _show_of_node(name: str, given: str, *, refresh: bool, json: bool) -> int:
+    if refresh:
+        raise UsageError(
+            "--refresh is for this machine",
+            field="refresh",
+            hint="Another one asks its agent when what it told is a day old; run it there to have it asked now.",
+        )
+
+    async def work(client: Client) -> int:
+        node = await hub_connection.find_node(client, given)
+        told = await client.list_models(node.id, name)
+        if isinstance(told, CommandView):
+            return hub_connection.print_outcome(told, str, json=json)
+        models = tuple(ListedModel(name=each, efforts=told.model_efforts.get(each)) for each in told.models)
+        report = ModelReport(
+            agent=name,
+            version=told.version,
+            seen_at=told.models_seen_at,
+            stale=told.models_stale,
+            certain=None,
+            models=models,
+            problem="that machine could not ask it again" if told.models_stale else "",
+            node=node.name or node.id,
+        )
+        return _print(report, json=json)
+
+    return hub_connection.run_with_client(work)
+
+
+def _print(report: ModelReport, *, json: bool) -> int:
+    name = report.agent
     if json:
         print_json(report)
         return 0
@@ -43,7 +82,8 @@ def show(name: str, *, refresh: bool, json: bool) -> int:
     print_rows(("model", "efforts"), rows, f"{name} lists no models.")
     others = "it takes no others" if report.certain else "it may take others too"
     seen = f"{time_ago(report.seen_at)} ago" if report.stale else "now or lately"
-    print(f"As {name} {one_line(report.version, 40)} told {seen}; {others}.", file=sys.stderr)
+    where = f" on {one_line(report.node, 40)}" if report.node else ""
+    print(f"As {name} {one_line(report.version, 40)}{where} told {seen}; {others}.", file=sys.stderr)
     if report.stale:
         print(f"It may offer others by now: {one_line(report.problem, 300)}", file=sys.stderr)
     return 0

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from .. import completion
 from ..help import HelpCommand, HelpGroup
 
 
@@ -20,14 +21,22 @@ def list_agents(
 
 def list_models(
     name: Annotated[str, typer.Argument(metavar="AGENT", help="Which one.", show_default=False)],
+    node: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="On this machine of the hub. Default: here, without a hub.",
+            autocompletion=completion.nodes,
+        ),
+    ] = "",
     refresh: Annotated[bool, typer.Option("--refresh", help="Ask it again, although it told not long ago.")] = False,
     json: Annotated[bool, typer.Option("--json", help="The list as JSON on stdout.")] = False,
 ) -> None:
-    """The models that an agent offers here, and the efforts of each where it tells them. It is started for that, and
+    """The models that an agent offers, and the efforts of each where it tells them. It is started for that, and
     no model is asked; what it told is kept for a day."""
     from ..commands.agents_models import show
 
-    raise typer.Exit(show(name, refresh=refresh, json=json))
+    raise typer.Exit(show(name, node=node, refresh=refresh, json=json))
 
 
 def add_agent(
@@ -129,6 +138,7 @@ tieline agents codex gemini
     "models": """
 tieline agents models codex
 tieline agents models opencode --refresh
+tieline agents models codex --node workshop
 tieline agents models codex --json | jq -r '.models[].name'
 """,
     "add": """

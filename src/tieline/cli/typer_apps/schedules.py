@@ -197,6 +197,24 @@ def edit(
         float | None,
         typer.Option(metavar="SECONDS", help="End a turn after this long.", show_default=False, rich_help_panel=AGENT),
     ] = None,
+    worktree: Annotated[
+        bool | None,
+        typer.Option(
+            "--worktree/--no-worktree",
+            help="Each run in a git worktree of its own, or in the directory.",
+            show_default=False,
+            rich_help_panel=AGENT,
+        ),
+    ] = None,
+    branch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How the branches of its worktrees begin; implies --worktree.",
+            show_default=False,
+            rich_help_panel=AGENT,
+        ),
+    ] = None,
     rename: Annotated[str | None, typer.Option(metavar="NAME", help="Another name.", show_default=False)] = None,
     json: Json = False,
 ) -> None:
@@ -216,6 +234,8 @@ def edit(
         policy=policy,
         model=model,
         effort=effort,
+        worktree=worktree,
+        branch=branch,
     )
     raise typer.Exit(edit(name, change, json=json))
 
@@ -247,7 +267,10 @@ tieline schedule add "*/30 * * * *" "is CI green?" --missed never""",
     "run": (run, "tieline schedule run nightly"),
     "pause": (pause, "tieline schedule pause nightly"),
     "resume": (resume, "tieline schedule resume nightly"),
-    "edit": (edit, 'tieline schedule edit nightly --cron "30 22 * * *"\ntieline schedule edit nightly --policy edits'),
+    "edit": (
+        edit,
+        'tieline schedule edit nightly --cron "30 22 * * *"\ntieline schedule edit nightly --policy edits --worktree',
+    ),
     "remove": (remove, "tieline schedule remove nightly"),
 }
 

@@ -98,7 +98,7 @@ class RuleManager:
             record
             for record in await self._past_asks()
             if record.ask.kind == "permission" and record.session in sessions
-            and sessions[record.session].kind == "driven"
+            and sessions[record.session].obeys_rules
         ]  # fmt: skip
         tested = sorted(past, key=lambda record: -record.created_at)[:TESTED]
         found = await asyncio.to_thread(self._matching, rule, tested, sessions)
@@ -112,8 +112,8 @@ class RuleManager:
 
     async def choices(self, record: AskRecord) -> list[RuleChoice]:
         entry = await self._sessions.get(record.session)
-        if entry is None or (session := _session(entry.value)).kind != "driven":
-            return []  # rules hold for the sessions that Tieline runs
+        if entry is None or not (session := _session(entry.value)).obeys_rules:
+            return []
         return await asyncio.to_thread(rule_choices, record.ask, _origin(session), self._files(session.node))
 
     async def _checked(self, new: NewRule) -> AskRule:
