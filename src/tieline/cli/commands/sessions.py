@@ -134,6 +134,8 @@ def _check(message: PromptMessage) -> None:
     only_new += [
         name for name, value in (("cwd", options.cwd), ("node", message.node), ("title", message.title)) if value
     ]
+    if options.agent.startswith("-"):
+        raise UsageError("--new needs an agent", field="new", hint='Such as `tieline send --new codex "fix the test"`.')
     if options.agent and message.session:
         raise UsageError("give a session or --new, not both", field="session", hint="See `tieline send --help`.")
     if not options.agent and only_new:
