@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PINS := requirements/dev.txt
 AGENTS := tests/agents/node_modules/.stamp
 MORE_AGENTS := tests/more_agents/node_modules/.stamp
+PYTHON_AGENTS := tests/more_agents/python/.venv/.stamp
+PYTHON_AGENT_PINS := $(wildcard tests/more_agents/python/*.txt)
 SETUP := $(VENV)/.stamp
 WEB := web/node_modules/.stamp
 # What Vite wants (`engines` in web/package.json): said before npm fails in the middle.
@@ -72,11 +74,15 @@ $(AGENTS): tests/agents/package-lock.json
 test: setup agents browser terminal test-page ## every test, with the real agents and a real browser
 	$(PYTEST) -n $(WORKERS) --dist worksteal
 
-test-agents: setup agents browser $(MORE_AGENTS) ## agents that are not part of the set-up, and the longer tests of those that are
+test-agents: setup agents browser $(MORE_AGENTS) $(PYTHON_AGENTS) ## agents that are not part of the set-up, and the longer tests of those that are
 	$(PYTEST) -n $(WORKERS) --dist worksteal tests/more_agents
 
 $(MORE_AGENTS): tests/more_agents/package-lock.json
 	@cd tests/more_agents && npm install --no-save --ignore-scripts --loglevel=error
+	@touch $@
+
+$(PYTHON_AGENTS): $(SETUP) $(PYTHON_AGENT_PINS)
+	@$(BIN)/python tests/more_agents/python/install.py
 	@touch $@
 
 test-page: setup ## the page's own unit tests
@@ -112,6 +118,8 @@ pins: ## compile the requirement files anew
 	    --no-emit-index-url --quiet requirements/uv.in -o requirements/uv.txt
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    --no-emit-index-url --quiet --all-extras pyproject.toml requirements/dev.in -o $(PINS)
+	for agent in $(PYTHON_AGENT_PINS:.txt=); do $(BIN)/uv pip compile --universal --python-version 3.12 --generate-hashes \
+	    --no-header --no-annotate --no-emit-index-url --quiet $$agent.in -o $$agent.txt || exit 1; done
 
 clean: ## remove what was built
-	rm -rf $(VENV) tests/agents/node_modules tests/more_agents/node_modules web/node_modules src/tieline/hub/static artifacts dist .pythons
+	rm -rf $(VENV) tests/agents/node_modules tests/more_agents/node_modules tests/more_agents/python/.venv web/node_modules src/tieline/hub/static artifacts dist .pythons

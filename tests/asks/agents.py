@@ -7,9 +7,10 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.asks.rows import claude_code, codex, copilot, gemini, opencode, pi, qwen
+from tests.asks.rows import claude_code, codex, copilot, gemini, opencode, pi, qwen, vibe
 from tests.asks.stage import Cast, Row
 from tests.asks.words import SPOKEN, spoken
+from tests.more_agents.python.install import binaries
 
 from tieline.script import Get, Inquire, Propose, Run, Write
 from tieline.testing.rig import Rig
@@ -23,6 +24,7 @@ from tieline.testing.rigs.pi import PiRig
 from tieline.testing.rigs.qwen import QwenRig
 from tieline.testing.rigs.scripted import ScriptedRig
 from tieline.testing.rigs.shell import ShellRig
+from tieline.testing.rigs.vibe import VibeRig
 
 BINARIES = Path(__file__).parents[1] / "agents/node_modules/.bin"
 MORE = Path(__file__).parents[1] / "more_agents/node_modules/.bin"
@@ -60,5 +62,6 @@ CASTS = (
 MORE_CASTS = (
     Cast(agent="pi", rig=lambda home: PiRig(home, MORE / "pi", MORE), rows=pi.rows),
     Cast(agent="claude-agent-acp", rig=lambda home: ClaudeAgentAcpRig(home, MORE), rows=claude_code.rows),
+    Cast(agent="vibe", rig=lambda home: VibeRig(home, binaries("vibe")), rows=vibe.rows),
 )
 """Played by `make test-agents`."""

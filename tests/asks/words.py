@@ -30,6 +30,10 @@ KINDS: dict[str, tuple[str, ...]] = {
         "fetch", "reading outside", "tool of a server",
     ),
     "pi": ("edit", "write", "overwrite", "command", "command of many lines", "long command"),
+    "vibe": (
+        "write", "edit", "edit everywhere", "overwrite", "command", "command of many lines", "long command",
+        "command in the background", "tool of a server", "reading outside", "question",
+    ),
     "scripted": ("edit", "command", "fetch", "question", "plan"),
     "shell": (),  # a command line is told what to do and asks nothing
 }  # fmt: skip
@@ -77,6 +81,11 @@ TOOLS: dict[str, dict[str, str]] = {
         "list_agents": "", "write_agent": "", "grep": "", "glob": "", "task": "",
     },
     "pi": {"edit": "edit", "write": "write", "bash": "command", "read": ""},
+    "vibe": {
+        "write_file": "write", "edit": "edit", "bash": "command", "run_typescript": "command in the background",
+        "read_file": "reading outside", "ask_user_question": "question",
+        "search_tool_functions": "", "wait": "", "skill": "", "todo": "", "unified_harness_scratchpad": "", "cron": "",
+    },
 }  # fmt: skip
 """Every tool that each agent offers its model, with the row that shows its ask; empty: it was seen to ask nothing."""
 _SEARCH_FOR_TOOLS = ("Task", "ToolSearch", "DeferredToolPlaceholder")

@@ -142,6 +142,28 @@ def test_an_administrators_rules_are_seen(tmp_path: Path) -> None:
     assert overriding_rules(PRESETS["qwen"], root=tmp_path) == "/etc/qwen-code/system-defaults.json"
 
 
+def test_profiles_that_lift_what_is_asked_are_seen(tmp_path: Path) -> None:
+    home, place = tmp_path / "home", tmp_path / "place"
+    for folder in (home, place):
+        (folder / ".vibe/agents").mkdir(parents=True)
+        (folder / ".vibe/agents/reviewer.toml").touch()
+    assert overriding_rules(PRESETS["vibe"], str(place), home=str(home)) == ""
+    for folder in (home, place):
+        profile = folder / ".vibe/agents/ask.toml"
+        profile.touch()
+        assert overriding_rules(PRESETS["vibe"], str(place), home=str(home)) == str(profile)
+        profile.unlink()
+
+
+def test_vibe_is_started_so_that_it_asks() -> None:
+    env = {"VIBE_TOOLS": '{"bash":{"permission":"always"}}', "VIBE_DEFAULT_AGENT": "auto-approve"}
+    launch = launch_command(PRESETS["vibe"], (), Spec(cwd="/", env=env, policy=Policy()), "/scratch")
+    tools = json.loads(launch.env["VIBE_TOOLS"])
+    assert {"bash", "write_file", "edit", "web_fetch", "web_search"} <= tools.keys()
+    assert all(tool == {"permission": "ask", "allowlist": []} for tool in tools.values())
+    assert (launch.env["VIBE_DEFAULT_AGENT"], launch.env["VIBE_ENABLE_AUTO_APPROVE"]) == ("ask", "false")
+
+
 @pytest.mark.parametrize("where", ["", "src/deep", "linked"])
 def test_hooks_of_a_repository_are_seen(tmp_path: Path, where: str) -> None:
     """From anywhere below its root, and from a linked worktree of it, whose own files may be others."""

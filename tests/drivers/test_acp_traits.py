@@ -444,6 +444,11 @@ async def test_what_claudes_subagents_spend_is_not_told(bench: Bench) -> None:
     assert [tokens(end) for end in ends] == [(5, 4, "complete"), (5, 4, "partial")]
 
 
+async def test_some_of_vibes_model_calls_are_not_told(bench: Bench) -> None:
+    turns = [[chunk("Yes."), result(usage={"inputTokens": spent, "outputTokens": 4})] for spent in (5, 12)]
+    assert [tokens(end) for end in await bench.turns("vibe", *turns)] == [(5, 4, "partial"), (7, 0, "partial")]
+
+
 # --- output, names ----------------------------------------------------------------------------------------------------
 
 

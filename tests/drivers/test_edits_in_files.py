@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tieline.drivers.acp.edit_diffs import preview_edit as acp_preview_edit
+from tieline.drivers.acp.tools import AcpToolCall
 from tieline.drivers.claude_code.policy import ToolPermissions
 from tieline.drivers.claude_edits import edit_without_file, read_and_preview
 from tieline.drivers.claude_edits import preview_edit as claude_preview_edit
@@ -90,7 +91,7 @@ async def test_a_file_that_does_not_answer_holds_no_ask(monkeypatch: pytest.Monk
         assert "Whether a link leads elsewhere is not known" in ask.reason
         claude = await claude_preview_edit("Write", {"file_path": path, "content": "x"}, "/far")
         assert claude is not None and "did not answer" in claude.withheld
-        assert "did not answer" in (await acp_preview_edit(Edit((path,)), [(path, "", "x")], "/far")).withheld
+        assert "did not answer" in (await acp_preview_edit(Edit((path,)), [(path, "", "x")], [False], "/far")).withheld
         given = {"filePath": path, "content": "x"}
         assert "did not answer" in (await opencode_preview_edit("write", given, {}, (path,), "/far")).withheld
     finally:
@@ -199,18 +200,43 @@ async def test_an_acp_agent_may_tell_a_part_of_the_file(file: Path) -> None:
     cwd = str(file.parent)
     changes = [(str(file), "line 20\n", "line twenty\n")]
     edit = Edit((str(file),))
-    shown = await acp_preview_edit(edit, changes, cwd)
+    shown = await acp_preview_edit(edit, changes, [False], cwd)
     assert shown.edit.diff.startswith("--- a/notes.txt\n+++ b/notes.txt\n@@ -17,7 +17,7 @@\n")
     assert (shown.note, shown.withheld) == ("", "")
-    shown = await acp_preview_edit(edit, [(str(file), "never there\n", "x\n")], cwd)
+    shown = await acp_preview_edit(edit, [(str(file), "never there\n", "x\n")], [False], cwd)
     assert "has changed since" in shown.note
     assert "-never there\n+x\n" in shown.edit.diff
-    shown = await acp_preview_edit(edit, [(str(file), "", "x\n")], cwd)
+    shown = await acp_preview_edit(edit, [(str(file), "", "x\n")], [False], cwd)
     assert shown.edit.diff.count("\n-line") == 30, "it says that the file is new; it is not"
     file.write_bytes(b"\xff\xfe\x00")
-    shown = await acp_preview_edit(edit, [(str(file), "", "x\n")], cwd)
+    shown = await acp_preview_edit(edit, [(str(file), "", "x\n")], [False], cwd)
     assert "What is in notes.txt now, and would be gone" in shown.withheld
-    assert (await acp_preview_edit(edit, [(str(file), "a\n", "b\n")], cwd)).withheld == "", "it says what goes"
+    assert (await acp_preview_edit(edit, [(str(file), "a\n", "b\n")], [False], cwd)).withheld == "", "it says what goes"
+
+
+async def test_an_acp_agent_may_replace_everywhere(file: Path) -> None:
+    cwd, edit = str(file.parent), Edit((str(file),))
+    shown = await acp_preview_edit(edit, [(str(file), "line", "row")], [True], cwd)
+    assert shown.edit.diff.count("\n+row") == 30
+    file.write_bytes(b"\xff\xfe\x00")
+    shown = await acp_preview_edit(edit, [(str(file), "line", "row")], [True], cwd)
+    assert "How many places of notes.txt it changes" in shown.withheld
+
+
+def test_what_is_replaced_everywhere() -> None:
+    """By what is told of the whole call, or of each of its changes."""
+
+    def told(count: int, **arguments: Any) -> list[bool]:
+        tool = AcpToolCall("edit", "1")
+        tool.arguments = arguments
+        tool.content = [{"type": "diff", "path": "a", "oldText": "b", "newText": "c"}] * count
+        return tool.made_everywhere
+
+    assert told(1, replaceAll=True) == told(1, replace_all=True) == [True]
+    assert told(1, replaceAll=False) == told(1) == [False]
+    assert told(2, changes=[{"replaceAll": True}, {}]) == [True, False]
+    assert told(3, changes=[{"replaceAll": True}, {}]) == [True] * 3, "which one is not known"
+    assert told(1, changes="odd") == told(1, changes=[1]) == [False]
 
 
 async def test_opencode_leaves_indentation_out_and_gets_it_back(tmp_path: Path) -> None:

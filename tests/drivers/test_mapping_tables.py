@@ -28,6 +28,7 @@ def cells(page: str, first: str) -> list[str]:
         ("qwen", "qwen.md", "every line"),
         ("copilot", "copilot.md", "every line"),
         ("claude-agent-acp", "claude-agent-acp.md", "every line"),
+        ("vibe", "vibe.md", "every line"),
         ("pi", "pi.md", "every line"),
     ],
 )

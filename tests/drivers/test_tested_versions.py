@@ -12,7 +12,7 @@ from tieline.drivers.acp_presets import PRESETS
 TESTS = Path(__file__).parents[1]
 PROGRAMS = {"codex": "@openai/codex", "opencode": "opencode-ai", "pi": "@earendil-works/pi-coding-agent"}
 """Agents with a driver of their own → the package that has them; of a preset, its install hint names it."""
-NPM = "npm install -g "
+NPM, PYPI = "npm install -g ", "uv tool install "
 
 
 def pinned() -> dict[str, str]:
@@ -20,13 +20,16 @@ def pinned() -> dict[str, str]:
     found: dict[str, str] = {}
     for file in TESTS.glob("*/package.json"):
         found |= json.loads(file.read_text())["dependencies"]
+    for file in TESTS.glob("*/python/*.in"):
+        found |= dict(re.findall(r"^([\w-]+)==(\S+)$", file.read_text(), re.MULTILINE))
     return found
 
 
 def packages() -> dict[str, str]:
-    """Agent → package, of those that npm installs."""
-    presets = {name: preset.install for name, preset in PRESETS.items() if preset.install.startswith(NPM)}
-    return PROGRAMS | {name: install.removeprefix(NPM) for name, install in presets.items()}
+    """Agent → package, of those that npm or uv installs."""
+    installs = {name: preset.install for name, preset in PRESETS.items()}
+    named = {name: install for name, install in installs.items() if install.startswith((NPM, PYPI))}
+    return PROGRAMS | {name: install.removeprefix(NPM).removeprefix(PYPI) for name, install in named.items()}
 
 
 def test_the_versions_in_the_code_are_the_pinned_ones() -> None:

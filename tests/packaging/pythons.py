@@ -60,16 +60,22 @@ def _is_python(path: str, version: str) -> bool:
 
 def prepare(version: str, program: str) -> Path:
     """Its environment's interpreter. An environment that was made from the same requirements is used again."""
-    folder = ENVIRONMENTS / version
+    package = ("--no-deps", "--no-build-isolation", "-e", str(ROOT))
+    return make_environment(ENVIRONMENTS / version, program, PINS, package, of=_pyproject())
+
+
+def make_environment(folder: Path, program: str, pins: Path, package: Sequence[str] = (), *, of: bytes = b"") -> Path:
+    """The interpreter of an environment that has what is pinned, and that package; anew if these, or `of`, changed."""
     python, stamp = folder / "bin" / "python", folder / ".stamp"
-    made_from = hashlib.sha256(b"\0".join((program.encode(), PINS.read_bytes(), _pyproject()))).hexdigest()
+    made_from = hashlib.sha256(b"\0".join((program.encode(), pins.read_bytes(), of))).hexdigest()
     if not stamp.exists() or stamp.read_text() != made_from:
         shutil.rmtree(folder, ignore_errors=True)
         uv = str(Path(sys.executable).with_name("uv"))
         env = {**os.environ, "VIRTUAL_ENV": str(folder)}
         _run([uv, "venv", "--quiet", "--python", program, str(folder)], env)
-        _run([uv, "pip", "sync", "--quiet", "--compile-bytecode", "--require-hashes", str(PINS)], env)
-        _run([uv, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "-e", str(ROOT)], env)
+        _run([uv, "pip", "sync", "--quiet", "--compile-bytecode", "--require-hashes", str(pins)], env)
+        if package:
+            _run([uv, "pip", "install", "--quiet", *package], env)
         stamp.write_text(made_from)
     return python
 

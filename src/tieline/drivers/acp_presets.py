@@ -51,6 +51,7 @@ class Traits(Struct, frozen=True, kw_only=True):
     title_is_action: bool = False  # an ask's title says all of what it is about
     usage_path: tuple[str, ...] = ("usage",)  # where the prompt's result has the tokens
     subagents_uncounted: bool = False  # what its subagents spend is not among them
+    calls_uncounted: bool = False  # nor are some model calls, and nothing tells which
     chunk_usage_path: tuple[str, ...] = ()  # where a chunk of the answer has those of one model call
     output_path: tuple[str, ...] = ()  # where an update has output of the running call, beside its content
     output_whole: bool = False  # what is there is all of it so far, not what is new
@@ -93,7 +94,8 @@ class Preset(Struct, frozen=True, kw_only=True):
     tools: Mapping[Capability, tuple[str, ...]] = {}  # its tools by capability, for its own rules
     harmless: tuple[str, ...] = ()  # tools that it would ask for and that touch nothing
     subagents: tuple[str, ...] = ()  # tools that hand work to a subagent whose asks never reach us
-    # Patterns of files that ours would hide, or that let it work unasked. Relative ones: of the session's repository.
+    # Patterns of files that ours would hide, or that let it work unasked. Relative ones: of the session's repository;
+    # `~/`: of its user.
     overriding_files: tuple[str, ...] = ()
     lifting_commands: tuple[str, ...] = ()  # commands of its own, given as a prompt, after which it asks less
     supports_always: bool = True  # whether "allow always" has an effect
@@ -131,6 +133,17 @@ def _features(**more: object) -> Features:
 _AUGGIE_TOOLS = ("launch-process", "write-process", "save-file", "str-replace-editor", "remove-files", "web-fetch",
                  "web-search")  # fmt: skip
 _AUGGIE_ASKS = tuple(part for tool in _AUGGIE_TOOLS for part in ("--permission", f"{tool}:ask-user"))
+
+
+_VIBE_TOOLS = ("bash", "git_bash", "powershell", "write_file", "edit", "web_fetch", "web_search")
+_VIBE_ASK = '{"permission":"ask","allowlist":[]}'  # on its own it lets commands pass that only read
+_VIBE_ASKS = {
+    "VIBE_TOOLS": "{" + ",".join(f'"{tool}":{_VIBE_ASK}' for tool in _VIBE_TOOLS) + "}",
+    "VIBE_ENABLE_AUTO_APPROVE": "false",
+    "VIBE_ENABLE_SUBAGENTS": "false",  # profiles of theirs lift what is asked
+    "VIBE_DEFAULT_AGENT": "ask",  # the mode; its own default accepts edits
+}
+"""Its variables come before its files of settings, the user's and a repository's."""
 
 
 _QWEN_SETTINGS = '{"permissions":{"ask":["Edit","Bash","WebFetch","WebSearch"]}}'
@@ -405,9 +418,24 @@ PRESETS: dict[str, Preset] = {
         install="uv tool install mistral-vibe",
         sign_in="Run `vibe` once and sign in, or set MISTRAL_API_KEY.",
         api_key_vars=("MISTRAL_API_KEY",),
-        features=_features(resume=True, attachments=(*IMAGES, *TEXTS), usage=True),
-        mode="ask",  # its default accepts edits
-        traits=Traits(denial="told", usage="session", mcp="session", steering="none", progress="output"),
+        tested="3.0.2",
+        floor="3.0.2",
+        features=_features(resume=True, model=True, attachments=(*IMAGES, *TEXTS), questions=True),
+        asks=("file_write", "shell", "network"),
+        mode="ask",
+        fixed_env=_VIBE_ASKS,
+        overriding_files=(".vibe/agents/ask.toml", "~/.vibe/agents/ask.toml"),  # comes before its variables
+        lifting_commands=("teleport", "reload"),
+        refusal_suffixes=("Do not attempt to run this command.",),
+        traits=Traits(
+            denial="told",
+            usage="session",
+            mcp="session",
+            steering="none",
+            progress="output",
+            name_path=("_meta", "tool_name"),
+            calls_uncounted=True,  # those that the model answers with a program
+        ),
     ),
     "auggie": Preset(
         command=("auggie",),

@@ -27,6 +27,7 @@ from .rigs.opencode import OpenCodeRig
 from .rigs.opencode_acp import OpencodeAcpRig
 from .rigs.pi import PiRig
 from .rigs.qwen import QwenRig
+from .rigs.vibe import VibeRig
 
 Recipe = Callable[[Path, Path], AbstractAsyncContextManager[Rig]]
 """(HOME, the agent's program) → its rig."""
@@ -41,6 +42,7 @@ RECIPES: dict[str, Recipe] = {
     "copilot": lambda home, program: CopilotRig(home, program.parent),
     "pi": lambda home, program: PiRig(home, program),
     "claude-agent-acp": lambda home, program: ClaudeAgentAcpRig(home, program.parent),
+    "vibe": lambda home, program: VibeRig(home, program.parent),
 }
 """By the agent's type."""
 

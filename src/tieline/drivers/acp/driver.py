@@ -221,7 +221,8 @@ class Acp:
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[AcpConversation, None]:
         held = [c for c in CAPABILITIES if spec.policy.level(c) != "allow"]
-        if held and not spec.accept_unenforced and (rules := overriding_rules(self.preset, spec.cwd)):
+        home = spec.env.get("HOME", "")
+        if held and not spec.accept_unenforced and (rules := overriding_rules(self.preset, spec.cwd, home=home)):
             error = PolicyUnenforceable(self.name, held)
             error.hint = f"It heeds {rules}, which can let it work unasked. {error.hint}"
             raise error

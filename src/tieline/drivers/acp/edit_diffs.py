@@ -11,10 +11,11 @@ from ..unified_diff import replacement_diff, unified_diff
 from .tools import Change
 
 
-async def preview_edit(edit: Edit, changes: Sequence[Change], cwd: str) -> EditPreview:
+async def preview_edit(edit: Edit, changes: Sequence[Change], everywhere: Sequence[bool], cwd: str) -> EditPreview:
+    """`everywhere`: which of the changes are made wherever their text is."""
     try:
         async with asyncio.timeout(READ_TIMEOUT_S):
-            diff, notes, withheld = await asyncio.to_thread(_diff_current, changes, cwd)
+            diff, notes, withheld = await asyncio.to_thread(_diff_current, changes, everywhere, cwd)
     except TimeoutError:
         return EditPreview(
             edit, withheld=f"The files as they are now: they did not answer within {READ_TIMEOUT_S:g} s."
@@ -22,11 +23,11 @@ async def preview_edit(edit: Edit, changes: Sequence[Change], cwd: str) -> EditP
     return EditPreview(replace(edit, diff=diff), notes, withheld)
 
 
-def _diff_current(changes: Sequence[Change], cwd: str) -> tuple[str, str, str]:
+def _diff_current(changes: Sequence[Change], everywhere: Sequence[bool], cwd: str) -> tuple[str, str, str]:
     parts: list[str] = []
     notes: list[str] = []
     withheld = ""
-    for path, old, new in changes:
+    for (path, old, new), all_of_it in zip(changes, everywhere, strict=True):
         name = path.removeprefix(f"{cwd}/")
         try:
             text = read_text(path, cwd)
@@ -35,12 +36,14 @@ def _diff_current(changes: Sequence[Change], cwd: str) -> tuple[str, str, str]:
             notes.append(f"{name}: {error}.")
             if not old:
                 withheld = f"What is in {name} now, and would be gone: {error}."
+            elif all_of_it:
+                withheld = f"How many places of {name} it changes: {error}."
             continue
         if text is None or text == old:
             parts.append(unified_diff(name, old or None, new))
         elif not old:
             parts.append(unified_diff(name, text, new))
-        elif diff := replacement_diff(name, text, old, new):
+        elif diff := replacement_diff(name, text, old, new, everywhere=all_of_it):
             parts.append(diff)
         else:
             parts.append(unified_diff(name, old, new, heading=NOT_FOUND_HEADING))

@@ -160,7 +160,7 @@ class AcpNormaliser:
         """How much of the turn's spending they are."""
         if tokens is None:
             return "unknown"
-        if self._traits.subagents_uncounted and self._delegated:
+        if self._traits.calls_uncounted or (self._traits.subagents_uncounted and self._delegated):
             return "partial"
         return "complete" if self._traits.usage in ("turn", "session", "process") else "partial"
 

@@ -147,7 +147,7 @@ async def permission_ask(
 async def _drawn_edit(tool: AcpToolCall, edit: Edit, preset: Preset, cwd: str) -> EditPreview | None:
     """The change in its file; None: what it changes is not told."""
     drawn = await preview_claude_edit(tool.name, tool.arguments, cwd) if preset.claude_edits else None
-    return drawn or (await preview_edit(edit, tool.diffs, cwd) if tool.diffs else None)
+    return drawn or (await preview_edit(edit, tool.diffs, tool.made_everywhere, cwd) if tool.diffs else None)
 
 
 def _describe_call(tool: AcpToolCall) -> Fields:

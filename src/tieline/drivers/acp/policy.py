@@ -89,12 +89,18 @@ def receipt(preset: Preset, policy: Policy) -> Receipt:
     return Receipt.from_lines(lines)
 
 
-def overriding_rules(preset: Preset, cwd: str = "", root: Path = Path("/")) -> str:
+def overriding_rules(preset: Preset, cwd: str = "", root: Path = Path("/"), home: str = "") -> str:
     """The file, if there is one, that takes the place of our rules, that ours would hide, or by which the agent works
-    unasked: an administrator's, or one of the session's repository."""
+    unasked: an administrator's, one of the user's, or one of the session's repository."""
     for pattern in preset.overriding_files:
-        for folder in [root] if pattern.startswith("/") else _repository_folders(Path(cwd)) if cwd else []:
-            if found := next(iter(sorted(folder.glob(pattern.removeprefix("/")))), None):
+        if pattern.startswith("/"):
+            folders = [root]
+        elif pattern.startswith("~/"):
+            folders = [Path(home)] if home else []
+        else:
+            folders = _repository_folders(Path(cwd)) if cwd else []
+        for folder in folders:
+            if found := next(iter(sorted(folder.glob(pattern.removeprefix("~").removeprefix("/")))), None):
                 return f"/{found.relative_to(root)}"
     return ""
 

@@ -7,9 +7,11 @@ from typing import Any, cast
 import msgspec
 
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Search, Task
+from ..model_list import mappings
 from ..unified_diff import unified_diff
 
 NOTHING: Mapping[str, Any] = {}
+EVERYWHERE = ("replaceAll", "replace_all")
 Fields = Mapping[str, Any]
 Change = tuple[str, str, str]
 """A path, its text before, its text after."""
@@ -111,6 +113,14 @@ class AcpToolCall:
             for block in self.content
             if block.get("type") == "diff"
         ]
+
+    @property
+    def made_everywhere(self) -> list[bool]:
+        """Of each change, whether it is made wherever its text is. Some tell it of all, some (Vibe) of each."""
+        changes = mappings(self.arguments.get("changes")) or [self.arguments]
+        told = [any(change.get(name) is True for name in EVERYWHERE) for change in changes]
+        count = len(self.diffs)
+        return told if len(told) == count else [any(told)] * count
 
     @property
     def metadata(self) -> Fields:

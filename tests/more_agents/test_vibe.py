@@ -1,0 +1,124 @@
+"""The real Mistral Vibe against the contract, all policies and the matrix of asks, and what is special about it."""
+
+from pathlib import Path
+
+import pytest
+from tests.asks.agents import MORE_CASTS, binaries
+from tests.asks.rows.vibe import program
+from tests.asks.test_matrix import play_on_every_surface
+from tests.asks.test_tools import offered_tools
+from tests.asks.words import TOOLS
+from tests.drivers.acp_contract import OnAgentsOfTheirOwn, OnSharedAgents, agents, shared_rig
+
+from tieline.errors import PolicyUnenforceable, UsageError
+from tieline.events import Ask, Command, Init, ToolResult
+from tieline.policy import Policy
+from tieline.script import Call, Run, Say
+from tieline.testing.driver_contract.ends import EndContract
+from tieline.testing.rigs.vibe import VibeRig
+from tieline.testing.stream_checks import collect, done, the
+
+pytestmark = pytest.mark.real
+__all__ = ["agents", "shared_rig"]
+(CAST,) = [cast for cast in MORE_CASTS if cast.agent == "vibe"]
+NO_COMMANDS = Policy("allow", "deny", "allow")
+LETS_ALL_AGENTS = 'bypass_tool_permissions = true\ndefault_agent = "auto-approve"\n'
+LETS_ALL_PASS = '[tools.bash]\npermission = "always"\nallowlist = ["touch", "ls"]\n'
+
+
+@pytest.mark.asyncio(loop_scope="class")
+class TestVibe(OnSharedAgents):
+    RIG = VibeRig
+    BINARIES = binaries("vibe")
+    test_interrupt_running_tool = None  # type: ignore[assignment] # its process is looked for in the directory
+
+    async def test_what_it_would_let_pass_is_asked_too(self, rig: VibeRig, place: Path) -> None:
+        """On its own it runs commands that only read, without a question."""
+        rig.play([Run("ls")], [Say("Done.")])
+        asked: list[Ask] = []
+
+        def decide(ask: Ask) -> bool:
+            asked.append(ask)
+            return True
+
+        async with self.session(rig, place, policy=Policy(), on_ask=decide) as session:
+            await collect(session.turn("look"))
+        assert [ask.action for ask in asked] == [Command("ls")]
+
+    @pytest.mark.parametrize("function", ["file_system.bash", "process.start"])
+    async def test_a_program_of_the_model_is_held_to_the_policy(self, rig: VibeRig, place: Path, function: str) -> None:
+        rig.play([program(function, command="touch denied.txt")], [Say("Refused.")])
+        async with self.session(rig, place, policy=NO_COMMANDS) as session:
+            seen = await collect(session.turn("touch it"))
+        assert the(seen, ToolResult).status == "denied"
+        assert not (place / "denied.txt").exists()
+        assert (done(seen).status, done(seen).text.strip()) == ("success", "Refused."), "its model is told, and goes on"
+        assert done(seen).usage == "partial", "it does not count that model call"
+
+    async def test_it_has_no_subagents(self, rig: VibeRig, place: Path) -> None:
+        """Their profiles, from files, lift what is asked."""
+        rig.play([Call("run_typescript", {"code": "return Object.keys(tools).join(' ')"})], [Say("Done.")])
+        async with self.session(rig, place) as session:
+            await collect(session.turn("look"))
+        assert rig.model.requests[-1]["messages"][-1]["content"] == '"file_system self process vibe"'
+
+    async def test_its_own_refusal_is_told_as_one(self, rig: VibeRig, place: Path) -> None:
+        rig.play([Run("vim")], [Say("Refused.")])
+        async with self.session(rig, place) as session:
+            seen = await collect(session.turn("edit it"))
+        assert the(seen, ToolResult).status == "denied"
+
+    async def test_a_command_of_its_own_does_not_lift_the_policy(self, rig: VibeRig, place: Path) -> None:
+        async with self.session(rig, place, policy=NO_COMMANDS) as session:
+            with pytest.raises(UsageError, match="/teleport"):
+                await collect(session.turn("/teleport"))
+
+    async def test_init(self, rig: VibeRig, place: Path) -> None:
+        rig.play([Say("Done.")])
+        async with self.session(rig, place, model="scripted") as session:
+            init = the(await collect(session.turn("hello")), Init)
+        assert (init.version, init.model) == (rig.driver.tested, "scripted")
+
+
+class TestVibeAlone(OnAgentsOfTheirOwn):
+    RIG = VibeRig
+    BINARIES = binaries("vibe")
+    test_interrupt_running_tool = EndContract.test_interrupt_running_tool
+
+    async def test_settings_of_others_do_not_widen_the_policy(self, rig: VibeRig, place: Path) -> None:
+        """Neither the user's nor those of a repository that the user trusts; nor variables."""
+        home = Path(rig.options["env"]["HOME"], ".vibe")
+        mine = home / "config.toml"
+        mine.write_text(f"{LETS_ALL_AGENTS}{mine.read_text()}{LETS_ALL_PASS}")
+        (place / ".vibe").mkdir()
+        (place / ".vibe/config.toml").write_text(LETS_ALL_PASS)
+        (home / "trusted_folders.toml").write_text(f'trusted = ["{place}"]\n')
+        env = {**rig.options["env"], "VIBE_BYPASS_TOOL_PERMISSIONS": "true"}
+        rig.play([Run("touch denied.txt")], [Say("Refused.")])
+        async with self.session(rig, place, policy=NO_COMMANDS, env=env) as session:
+            seen = await collect(session.turn("touch it"))
+        assert the(seen, ToolResult).status == "denied" and not (place / "denied.txt").exists()
+
+    async def test_profiles_of_agents_run_under_no_policy_that_holds_something(self, rig: VibeRig, place: Path) -> None:
+        """They come before what we set: one by the name of a mode takes its place."""
+        for folder in (place, Path(rig.options["env"]["HOME"])):
+            profile = folder / ".vibe/agents/ask.toml"
+            profile.parent.mkdir(parents=True)
+            profile.write_text(LETS_ALL_PASS)
+            with pytest.raises(PolicyUnenforceable) as refused:
+                async with self.session(rig, place, policy=NO_COMMANDS):
+                    pass
+            assert str(profile) in refused.value.hint
+            profile.unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_every_ask_is_whole_on_every_surface(tmp_path: Path) -> None:
+    wrong = await play_on_every_surface(CAST, tmp_path)
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.slow
+async def test_every_tool_is_known(tmp_path: Path) -> None:
+    assert await offered_tools(CAST, tmp_path) == set(TOOLS["vibe"])
