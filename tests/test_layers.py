@@ -165,6 +165,7 @@ def imports(name: str, path: Path, *, typing: bool = True) -> list[str]:
     return found
 
 
+@cache
 def layer(name: str) -> int | None:
     for number, members in enumerate(LAYERS):
         if any(name == member or name.startswith(member + ".") for member in members):

@@ -1,6 +1,7 @@
 """Cron expressions: what they mean, what is wrong with them, and their times when the clocks change."""
 
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -169,14 +170,19 @@ ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Ame
          "Asia/Kathmandu", "Pacific/Apia", "Africa/Cairo", "America/Havana"]  # fmt: skip
 
 
-def transitions(zone: ZoneInfo) -> list[float]:
-    """Around which it is interesting."""
-    hours = [datetime(2010, 1, 1, tzinfo=UTC) + timedelta(hours=number) for number in range(24 * 730)]
-    offsets = [hour.astimezone(zone).utcoffset() for hour in hours]
-    return [hour.timestamp() for hour, one, other in zip(hours[1:], offsets, offsets[1:], strict=False) if one != other]
+@cache  # not at import: every worker imports this, and one needs it
+def transitions(name: str) -> list[float]:
+    """Around which it is interesting: when a zone's clocks are changed, to the hour."""
+    zone, start = ZoneInfo(name), datetime(2010, 1, 1, tzinfo=UTC)
+
+    def offset(hour: int) -> timedelta | None:
+        return (start + timedelta(hours=hour)).astimezone(zone).utcoffset()
+
+    days = [24 * number for number in range(730) if offset(24 * number) != offset(24 * number + 24)]
+    hours = [hour + 1 for day in days for hour in range(day, day + 24) if offset(hour) != offset(hour + 1)]
+    return [(start + timedelta(hours=hour)).timestamp() for hour in hours] or [0.0]
 
 
-CHANGES = {name: transitions(ZoneInfo(name)) or [0.0] for name in ZONES}
 MINUTES = 3 * 24 * 60
 
 
@@ -206,7 +212,7 @@ def by_the_minute(cron: Cron, moment: float, zone: ZoneInfo) -> float | None:
 @example("0 0 * * *", "America/Havana", 0, -30, 0)
 @example("30 23 * * *", "America/St_Johns", 1, -90, 0)
 def test_as_looking_at_the_clock(expression: str, name: str, place: int, minutes: int, seconds: int) -> None:
-    zone, changes = ZoneInfo(name), CHANGES[name]
+    zone, changes = ZoneInfo(name), transitions(name)
     moment = changes[place % len(changes)] + 60 * minutes + seconds
     cron = parse(expression)
     expected = by_the_minute(cron, moment, zone)
@@ -217,7 +223,7 @@ def test_as_looking_at_the_clock(expression: str, name: str, place: int, minutes
 
 @given(st.sampled_from(ZONES), st.integers(0, 10), st.integers(-30 * 60, 30 * 60))
 def test_what_a_clock_shows(name: str, place: int, minutes: int) -> None:
-    zone, changes = ZoneInfo(name), CHANGES[name]
+    zone, changes = ZoneInfo(name), transitions(name)
     clock = datetime.fromtimestamp(changes[place % len(changes)] + 60 * minutes, zone).replace(tzinfo=None)
     moments = clock_moments(clock, zone)
     assert list(moments) == sorted(set(moments))
