@@ -449,6 +449,34 @@ async def test_some_of_vibes_model_calls_are_not_told(bench: Bench) -> None:
     assert [tokens(end) for end in await bench.turns("vibe", *turns)] == [(5, 4, "partial"), (7, 0, "partial")]
 
 
+async def test_one_ask_of_openhands_is_about_all_calls_that_have_begun(bench: Bench) -> None:
+    """It names none of them. They are asked about one by one, and go together."""
+    options = [
+        {"optionId": "risk_based", "name": "Auto-confirm", "kind": "allow_once"},
+        {"optionId": "accept", "name": "Yes", "kind": "allow_once"},
+        {"optionId": "reject", "name": "Reject", "kind": "reject_once"},
+        {"optionId": "always_proceed", "name": "Always proceed", "kind": "allow_always"},
+    ]
+    params = {"toolCall": {"toolCallId": "confirmation-1", "title": "Confirm Agent Actions"}, "options": options}
+    confirm: Step = {"ask": "session/request_permission", "params": params}
+    calls = [
+        call(f"c{number}", kind="execute", rawInput={"command": f"touch {number}"}, status="in_progress")
+        for number in range(3)
+    ]
+    calls.insert(1, update("c0", status="completed"))
+    for decision, chosen in ((True, "accept"), (False, "reject")):
+
+        def decide(ask: Ask, decision: bool = decision) -> bool:
+            return decision or "touch 1" in str(ask.input)
+
+        seen = await bench.turn("openhands", *calls, confirm, ANSWERED, END, on_ask=decide)
+        assert [ask.action for ask in of(seen, Ask)] == [Command("touch 1"), Command("touch 2")]
+        assert all("always" not in ask.remember for ask in of(seen, Ask)), "it would ask about nothing any more"
+        assert json.loads(done(seen).text)["outcome"]["optionId"] == chosen
+        denied = [result.id for result in of(seen, ToolResult) if result.status == "denied"]
+        assert denied == ([] if decision else ["c1", "c2"])
+
+
 # --- output, names ----------------------------------------------------------------------------------------------------
 
 

@@ -48,6 +48,7 @@ class Traits(Struct, frozen=True, kw_only=True):
     denial_texts: tuple[str, ...] = ()  # patterns: its own words about a denial, not the model's answer
     notice_texts: tuple[str, ...] = ()  # patterns: a piece of an answer that is a notice of its own, not the model's
     error_texts: tuple[str, ...] = ()  # patterns: a turn that has this text alone has failed, whatever the agent says
+    asks_together: bool = False  # an ask names no call: it is about all that have begun
     title_is_action: bool = False  # an ask's title says all of what it is about
     usage_path: tuple[str, ...] = ("usage",)  # where the prompt's result has the tokens
     subagents_uncounted: bool = False  # what its subagents spend is not among them
@@ -489,12 +490,17 @@ PRESETS: dict[str, Preset] = {
         install="uv tool install openhands",
         sign_in="Run `openhands` once and choose a model.",
         features=_features(resume=True, attachments=(*IMAGES, *TEXTS)),
+        mode="always-ask",
+        overriding_files=(".openhands/hooks.json",),  # it runs them
+        lifting_commands=("confirm",),
+        supports_always=False,  # it would ask about nothing any more
         traits=Traits(
             denial="told",
             usage="unknown",
             mcp="session",
             steering="none",
             progress="output",
+            asks_together=True,
             preferred_options=("accept",),  # its other "allow once" also lifts what comes after
         ),
     ),

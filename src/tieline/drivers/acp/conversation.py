@@ -1,7 +1,7 @@
 """A conversation with an ACP agent: its turns, and the answers to what it asks."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -34,6 +34,7 @@ from .permissions import (
 )
 from .policy import lifts_policy
 from .prompt import content_blocks
+from .tools import AcpToolCall
 
 TURN_S = 7 * 24 * 3600.0
 """No turn takes longer. Callers have their own, shorter limits."""
@@ -313,19 +314,28 @@ class AcpConversation:
         raise RpcError(method, METHOD_NOT_FOUND, f"{method} is not offered")
 
     async def _permission(self, turn: Turn, params: Mapping[str, Any]) -> Any:
-        tool = self._normaliser.permission_requested(params["toolCall"])
-        action = self._normaliser.action(tool)
-        request = await permission_ask(self._next_ask_id(), tool, action, params, self.preset, self.spec.cwd)
-        answer = await self._decide(turn, request)
-        if answer is None:
-            self._normaliser.refuse(tool, "the turn was interrupted")
-            return CANCELLED
-        if answer.decision == "deny":
-            self._normaliser.refuse(tool, answer.reason or f"denied by {answer.by}")
-            self._pending_reasons.add(refusal_message(request, answer))
+        """Where one answer is for several calls, they are asked about one after the other, and go together."""
+        tools = self._normaliser.calls_asked_about(params["toolCall"])
+        answer: Answer | None = None
+        for tool in tools:
+            action = self._normaliser.action(tool)
+            request = await permission_ask(self._next_ask_id(), tool, action, params, self.preset, self.spec.cwd)
+            answer = await self._decide(turn, request)
+            if answer is None:
+                self._refuse(tools, "the turn was interrupted")
+                return CANCELLED
+            if answer.decision == "deny":
+                self._refuse(tools, answer.reason or f"denied by {answer.by}")
+                self._pending_reasons.add(refusal_message(request, answer))
+                break
+        assert answer is not None
         options: list[Mapping[str, Any]] = params.get("options") or []
         preferred = self.preset.traits.preferred_options
         return permission_response(options, answer, lasting=self.preset.supports_always, preferred=preferred)
+
+    def _refuse(self, tools: Iterable[AcpToolCall], reason: str) -> None:
+        for tool in tools:
+            self._normaliser.refuse(tool, reason)
 
     async def _consent(self, turn: Turn | None, params: Mapping[str, Any]) -> Any:
         request = consent_ask(self._next_ask_id(), params)

@@ -104,6 +104,11 @@ class AcpNormaliser:
             if not tool.announced:
                 self._announce(tool)
 
+    def calls_asked_about(self, call: Fields) -> list[AcpToolCall]:
+        """What a request for permission is about: the call that it names, or all that have begun."""
+        begun = [tool for tool in self._tools.values() if tool.announced and not (tool.finished or tool.refused)]
+        return begun if self._traits.asks_together and begun else [self.permission_requested(call)]
+
     def permission_requested(self, call: Fields) -> AcpToolCall:
         """A request for permission tells of its tool call too, and may be the first to do so."""
         self._close_item()
@@ -291,6 +296,7 @@ class AcpNormaliser:
         self._emit(ToolUse(tool.id, tool.name, action, tool.arguments))
 
     def _finish(self, tool: AcpToolCall, status: str) -> None:
+        tool.finished = True
         output = tool.result_text
         if status == "failed":
             by_rule = output.endswith(self._preset.refusal_suffixes)

@@ -26,6 +26,7 @@ class AcpToolCall:
         "cached_diff",
         "content",
         "described",
+        "finished",
         "id",
         "kind",
         "locations",
@@ -51,6 +52,7 @@ class AcpToolCall:
         self.output = ""  # what was told of its output while it runs
         self.described = ""  # what was told of its input, other than as such
         self.announced = False
+        self.finished = False
         self.refused = False
 
     def merge(self, call: Fields) -> None:
