@@ -1,10 +1,15 @@
 """Sessions that people run in their own terminals, with long histories: what they cost a hub.
 
 The transcripts hold what Claude Code itself wrote in one conversation, over and over, with ids and times of their own;
-the terminals are processes that do nothing. The hub runs in a process of its own, as it always does.
+the terminals are processes that do nothing. For OpenCode our plugin itself runs once per session, over an interface
+that answers as OpenCode does. The hub runs in a process of its own, as it always does.
+
+Right after it has read many histories a hub also holds what it keeps of any work: the latest events for clients that
+come back, pages of the search index. So what a session costs then is the difference between many and few of them.
 """
 
 import asyncio
+import json
 import os
 import re
 import statistics
@@ -16,6 +21,7 @@ from pathlib import Path
 
 from tests.harnesses.desk import BINARIES
 from tests.harnesses.idle_terminals import idle_terminals
+from tests.harnesses.opencode_plugins import opencode_plugins
 
 from tieline.client import connect
 from tieline.environment import config_path
@@ -31,6 +37,7 @@ from .rows import Row, at_most
 from .through_hub import hub, settled
 
 SESSIONS = 50
+FEW = 10
 HISTORY = 10 * 10**6
 STARTS = 5
 KB_EACH = 300
@@ -66,13 +73,13 @@ def history(first: bytes, turn: bytes, session: bytes) -> bytes:
     return b"".join(parts)
 
 
-def place(root: Path) -> dict[str, str]:
+def place(root: Path, harness: str = "claude-code") -> dict[str, str]:
     """The environment of a home where somebody agreed to be read along, before anything was said."""
     env = scratch_env(root / "home", path=os.defpath)
     config = Path(config_path(env))
     config.parent.mkdir(parents=True)
     config.write_text("[hub]\nport = 0\n")
-    agree(env, "claude-code", now=0.0)
+    agree(env, harness, now=0.0)
     return env
 
 
@@ -111,27 +118,71 @@ def read_all(env: Mapping[str, str], turns: int) -> tuple[float, int]:
     return memory, int(counted.read_text())
 
 
-def rows(root: Path) -> list[Row]:
+def claude_code_rows(root: Path) -> list[Row]:
     first, turn, session = asyncio.run(conversation(root / "template"))
     text = history(first, turn, session)
-    turns = SESSIONS * text.count(b'"turn_duration"')
-    ours, usual = place(root / "ours"), place(root / "usual")
+    each_turns = text.count(b'"turn_duration"')
+    ours, usual, fewer = place(root / "ours"), place(root / "usual"), place(root / "few")
+    with idle_terminals(root / "few", FEW, lambda id: text.replace(session, id.encode())):
+        memory_few, _ = read_all(fewer, FEW * each_turns)
     with idle_terminals(root / "ours", SESSIONS, lambda id: text.replace(session, id.encode())):
-        memory, read = read_all(ours, turns)
-        memory_again, read_again = read_all(ours, turns)
+        memory, read = read_all(ours, SESSIONS * each_turns)
+        memory_again, read_again = read_all(ours, SESSIONS * each_turns)
         memory_usual, _ = read_all(usual, 0)
         again = [(start(ours), start(usual)) for _ in range(STARTS)]
         unread = [(start(forgetful(ours)), start(forgetful(usual))) for _ in range(STARTS)]
     size, each = SESSIONS * len(text), f"against {KB_EACH} KB"
-    about = f"{SESSIONS} sessions in terminals, {len(text) / 1e6:.0f} MB each"
+    about = f"{SESSIONS} sessions of Claude Code, {len(text) / 1e6:.0f} MB each"
     return [
         starts(f"hub start: {about}, all unread", unread),
         starts("hub start: … read before", again),
         at_most("… memory of an idle one, KB", (memory_again - memory_usual) / SESSIONS, KB_EACH, 1, each),
-        at_most("… and right after its history was read", (memory - memory_usual) / SESSIONS, KB_EACH, 1, each),
+        at_most("… and right after its history was read", *after_reading(memory, memory_few), AFTER_READING),
         at_most("… bytes read", read, size, 1.05, "against the histories; the line in which a part ends is read again"),
         at_most("… bytes read after a restart", read_again, size, 0.01, "against the size of the histories"),
     ]
+
+
+def opencode_rows(root: Path) -> list[Row]:
+    few, ours, usual = (place(root / name, "opencode") for name in ("few", "ours", "usual"))
+    with opencode_plugins(root / "few", few, FEW, HISTORY) as counter:
+        memory_few, _ = read_all(few, FEW * read_of(counter)["turns"])
+    with opencode_plugins(root / "ours", ours, SESSIONS, HISTORY) as counter:
+        turns, size = SESSIONS * read_of(counter)["turns"], SESSIONS * read_of(counter)["size"]
+        memory, _ = read_all(ours, turns)
+        read = read_of(counter)["read"]
+        memory_again, _ = read_all(ours, turns)
+        read_again = read_of(counter)["read"] - read
+        memory_usual, _ = read_all(usual, 0)
+        again = [(start(ours), start(usual)) for _ in range(STARTS)]
+    each = f"against {KB_EACH} KB"
+    return [
+        starts(f"hub start: {SESSIONS} sessions of OpenCode, {HISTORY / 1e6:.0f} MB each, read before", again),
+        at_most("… memory of an idle one, KB", (memory_again - memory_usual) / SESSIONS, KB_EACH, 1, each),
+        at_most("… and right after its history was read", *after_reading(memory, memory_few), AFTER_READING),
+        at_most("… bytes that the plugins read", read, size, 1.05, "against the histories"),
+        at_most("… bytes that they read after a restart", read_again, size, 0.01, "against the size of the histories"),
+    ]
+
+
+def read_of(counter: Path) -> dict[str, int]:
+    deadline = time.monotonic() + READ_S
+    while not counter.exists():
+        assert time.monotonic() < deadline, "no plugin has begun"
+        time.sleep(0.1)
+    return json.loads(counter.read_text())
+
+
+def after_reading(memory: float, memory_few: float) -> tuple[float, float, float]:
+    """What each of the sessions costs beyond a few; its limit."""
+    return (memory - memory_few) / (SESSIONS - FEW), KB_EACH, 1
+
+
+AFTER_READING = f"against {KB_EACH} KB; by the difference between {SESSIONS} and {FEW} of them"
+
+
+def rows(root: Path) -> list[Row]:
+    return [*claude_code_rows(root / "claude-code"), *opencode_rows(root / "opencode")]
 
 
 def starts(name: str, taken: list[tuple[float, float]]) -> Row:

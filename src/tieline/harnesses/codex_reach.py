@@ -59,6 +59,8 @@ REFRESH_S = 60.0
 MAX_SESSIONS = 200
 LATEST_TURNS = 5
 """Turns in which a message is looked for that may have been taken."""
+MAX_READING = 2
+"""Histories of which a part is in memory at once."""
 MAX_MESSAGE = 16 * 1024 * 1024
 RETRY = Backoff(0.5, 15.0)
 
@@ -92,6 +94,7 @@ class CodexReach:
         self._ports: dict[str, int] = {}  # thread → where its terminal's MCP server listens; 0: not known
         self._looked = False  # whether it is known what runs
         self._terminals: dict[str, CodexTerminal] = {}  # that are read along
+        self._reading = asyncio.Semaphore(MAX_READING)
         self._forbidden: dict[str, Thread] = {}  # that may not be
         self._following: dict[str, asyncio.Task[None]] = {}  # thread → who reads along on this connection
         self._archive = CodexArchive(paths.state(env) / "codex-archived.json")
@@ -343,7 +346,7 @@ class CodexReach:
             self._forbidden[thread.id] = thread
             return
         self._forbidden.pop(thread.id, None)
-        terminal = self._terminals.setdefault(thread.id, CodexTerminal(attacher, thread))
+        terminal = self._terminals.setdefault(thread.id, CodexTerminal(attacher, thread, self._reading))
         terminal.changed(thread)
         task = self._following[thread.id] = asyncio.create_task(self._follow(terminal, peer), name="codex-terminal")
         self._tasks.add(task)

@@ -7,8 +7,8 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
 from typing import Any, Literal
 
 import msgspec
@@ -114,8 +114,10 @@ class CodexTerminal:
 
     remote: tuple[Remote, ...] = ("prompt", "steer", "abort", "answer", "question")
 
-    def __init__(self, attacher: Attacher, thread: Thread) -> None:
+    def __init__(self, attacher: Attacher, thread: Thread, reading: asyncio.Semaphore | None = None) -> None:
+        """`reading` is held for each part of a history: of many long ones only few are in memory at once."""
         self.process = 0
+        self._reading = reading or asyncio.Semaphore(1)
         self.thread = thread
         self._attacher = attacher
         self._peer: Peer | None = None
@@ -213,31 +215,34 @@ class CodexTerminal:
         path, running = self.thread.path, ""
         self._rollout = RolloutFile(path) if path else None
         since = self._attacher.on_since(self.thread.cwd)
-        async for turn in self._missed_turns(peer):
-            if since and _began_at(turn) < since:
-                self._over.append(turn["id"])
-                continue
-            self._tell_turn(turn)
-            running = turn["id"] if turn["status"] == "inProgress" else ""
+        async with aclosing(self._missed_turns(peer)) as turns:
+            async for turn in turns:
+                if since and _began_at(turn) < since:
+                    self._over.append(turn["id"])
+                    continue
+                self._tell_turn(turn)
+                running = turn["id"] if turn["status"] == "inProgress" else ""
         if path and running:
             self._rollout = await asyncio.to_thread(RolloutFile, path, running)
 
-    async def _missed_turns(self, peer: Peer) -> AsyncIterator[Params]:
-        """Since the last one that was told to its end, oldest first."""
+    async def _missed_turns(self, peer: Peer) -> AsyncGenerator[Params]:
+        """Since the last one that was told to its end, oldest first. What was told is written before more is read."""
         assert self._session is not None
         last = self._session.record.cursor
         page: dict[str, Any] = {"limit": PAGE, "itemsView": "full", "sortDirection": "desc" if last else "asc"}
         missed: list[Params] = []
         while True:
-            found = await self._request(peer, "thread/turns/list", **page)
-            for turn in found["data"]:
-                if turn["id"] == last or len(missed) == MAX_MISSED:
-                    found["nextCursor"] = None
-                    break
-                if last:
-                    missed.append(turn)
-                else:
-                    yield turn
+            async with self._reading:
+                found = await self._request(peer, "thread/turns/list", **page)
+                for turn in found["data"]:
+                    if turn["id"] == last or len(missed) == MAX_MISSED:
+                        found["nextCursor"] = None
+                        break
+                    if last:
+                        missed.append(turn)
+                    else:
+                        yield turn
+                await self._session.flush()
             if not found.get("nextCursor"):
                 break
             page["cursor"] = found["nextCursor"]

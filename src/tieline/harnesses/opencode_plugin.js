@@ -14,6 +14,7 @@ const TELL_MS = 60000
 const ARRIVE_MS = 15000
 const MAX_SESSIONS = 50
 const MAX_KNOWN = 2000
+const LATEST = 10 // messages
 const EVENTS = new Set(["session.created", "session.status", "session.deleted"])
 const TOLD = new Set([
   "message.updated", "message.part.updated", "message.part.delta", "session.status", "session.idle", "session.error",
@@ -108,7 +109,7 @@ export const Tieline = async ({ client, directory }) => {
   // --- what happens in them ---
 
   const follow = ({ follow: id, since }) => {
-    const state = { id, since, waiting: [], size: 0, reading: false, telling: false, lost: false }
+    const state = { id, since, before: [], waiting: [], size: 0, reading: false, telling: false, lost: false }
     followed.set(id, state)
     read(state)
   }
@@ -117,6 +118,7 @@ export const Tieline = async ({ client, directory }) => {
   const read = async (state) => {
     state.reading = true
     state.lost = false
+    state.before = []
     state.waiting = []
     state.size = 0
     const before = []
@@ -143,16 +145,22 @@ export const Tieline = async ({ client, directory }) => {
       if (isFollowed(state)) read(state)
       return
     }
-    const live = state.waiting
     state.reading = false
-    state.waiting = before.map((event) => ({ text: JSON.stringify(event), delta: false }))
-    state.size = state.waiting.reduce((size, { text }) => size + text.length, 0)
-    for (const { text, delta } of live) add(state, text, delta)
+    state.before = before
     tell(state)
   }
 
+  // From the last messages on, as many as are new to the hub.
+  const latest = async (id, since) => {
+    for (let limit = LATEST; since; limit *= 8) {
+      const last = await get(`/session/${id}/message?limit=${limit}`)
+      if (last.length < limit || last.some(({ info }) => info.id <= since)) return last
+    }
+    return get(`/session/${id}/message`)
+  }
+
   const history = async (id, since, began = 0) => {
-    const all = (await get(`/session/${id}/message`)).filter(({ info }) => info.id > since && info.time.created >= began)
+    const all = (await latest(id, since)).filter(({ info }) => info.id > since && info.time.created >= began)
     const tasks = all.flatMap(({ parts }) => parts.filter(({ tool, state }) => tool === "task" && state.metadata?.sessionId))
     const below = await Promise.all(tasks.map(({ state }) => history(state.metadata.sessionId, "", state.time.start)))
     return [...all, ...below.flat()]
@@ -187,24 +195,37 @@ export const Tieline = async ({ client, directory }) => {
     state.size = 0
   }
 
+  // The texts of the next ones to be told, the history's first: of that a part at a time is made to text.
+  const next = (state) => {
+    const texts = []
+    let size = 0
+    const { before, waiting } = state
+    const source = before.length ? before : waiting
+    while (texts.length < Math.min(source.length, MAX_BATCH) && size < MAX_BATCH_SIZE) {
+      const text = source === before ? JSON.stringify(before[texts.length]) : waiting[texts.length].text
+      texts.push(text)
+      size += text.length
+    }
+    source.splice(0, texts.length)
+    if (source === waiting) state.size -= size
+    return texts
+  }
+
   const isFull = ({ waiting, size }) => waiting.length > MAX_WAITING || size > MAX_WAITING_SIZE
 
   const tell = async (state) => {
     if (state.telling || state.reading) return
     state.telling = true
-    while (state.waiting.length && isFollowed(state)) {
-      let size = 0
-      let number = 0
-      while (number < Math.min(state.waiting.length, MAX_BATCH) && (!number || size < MAX_BATCH_SIZE))
-        size += state.waiting[number++].text.length
-      const batch = state.waiting.splice(0, number)
-      state.size -= size
-      const events = batch.map(({ text }) => text).join(",")
+    while ((state.before.length || state.waiting.length) && isFollowed(state)) {
+      const events = next(state).join(",")
       const body = `{"link":${JSON.stringify(hub.id)},"session":${JSON.stringify(state.id)},"events":[${events}]}`
       const status = await hub.post("events", body, TELL_MS).catch(() => 0)
       if (status === 404 && isFollowed(state)) followed.delete(state.id)
       else if (status !== 204) state.lost = true
-      if (state.lost) state.waiting = []
+      if (state.lost) {
+        state.before = []
+        state.waiting = []
+      }
     }
     state.telling = false
     if (state.lost && isFollowed(state)) {

@@ -38,6 +38,8 @@ HAND_OVER_S = 15.0
 MAX_LINKS = 100
 MAX_COMMANDS = 100
 """On their way to one plugin."""
+MAX_READING = 2
+"""Parts of long histories that are in memory at once."""
 MAX_ABOVE = 100
 """Processes above one that are looked at."""
 
@@ -74,6 +76,7 @@ class PluginReach:
         self._told: dict[str, HarnessSession] = {}
         self._left_at: dict[str, float] = {}  # when a session that was told of went away
         self._changed = asyncio.Event()
+        self.reading = asyncio.Semaphore(MAX_READING)
 
     @asynccontextmanager
     async def open(self, observer: SessionObserver) -> AsyncGenerator[None, None]:

@@ -1,0 +1,143 @@
+"""Long histories of terminals that are there when a hub starts: each is read once, whole, in parts, few at a time."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+from tests.harnesses.opencode_plugins import opencode_plugins
+
+from tieline.background_tasks import cancel_and_wait
+from tieline.bootstrap.daemon import hub_on
+from tieline.bus import open_bus
+from tieline.config import Config, HubConfig
+from tieline.events import TurnStarted
+from tieline.harnesses.attach_consent import CurrentConsent, agree
+from tieline.harnesses.codex_terminal import PAGE, CodexTerminal, Thread
+from tieline.harnesses.opencode_reach import OpenCodeReach
+from tieline.protocol.harness_plugins import PluginEvents
+from tieline.sessions.attacher import Attacher
+from tieline.sessions.manager import SessionManager
+from tieline.testing.rig import scratch_env
+from tieline.testing.wait_for import eventually
+from tieline.wire.jsonrpc import Peer
+
+SESSIONS = 4
+BOUND = 120.0
+
+
+class Daemon:
+    """Has threads of so many turns each, and answers page by page."""
+
+    def __init__(self, turns: int) -> None:
+        self.turns = turns
+        self.pages = 0
+        self.most = 0
+        self._now = 0
+
+    async def request(self, method: str, params: dict[str, Any], *, timeout: float) -> dict[str, Any]:
+        if method != "thread/turns/list":
+            return {}
+        self.pages += 1
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await asyncio.sleep(0)
+        self._now -= 1
+        numbers = list(range(self.turns))
+        if params["sortDirection"] == "desc":
+            numbers.reverse()
+        at = int(params.get("cursor") or 0)
+        more = str(at + PAGE) if at + PAGE < self.turns else None
+        return {"data": [codex_turn(number) for number in numbers[at : at + PAGE]], "nextCursor": more}
+
+
+def codex_turn(number: int) -> dict[str, Any]:
+    said = {"type": "userMessage", "id": f"u-{number}", "content": [{"type": "text", "text": f"prompt {number}"}]}
+    answer = {"type": "agentMessage", "id": f"a-{number}", "text": f"{number} " + "word " * 200}
+    return {"id": f"turn-{number}", "status": "completed", "items": [said, answer]}
+
+
+async def test_threads_of_codex_are_read_a_page_at_a_time_and_each_page_once(tmp_path: Path) -> None:
+    env, turns = {"HOME": str(tmp_path)}, 300  # more than are told again after a time away
+    agree(env, "codex")
+    daemon, reading = Daemon(turns), asyncio.Semaphore(2)
+    async with (
+        open_bus(f"sqlite://{tmp_path / 'bus.db'}") as bus,
+        SessionManager(bus, Config(environ=env), node="here") as manager,
+    ):
+        attacher = Attacher(manager, CurrentConsent(env))
+
+        async def follow_all() -> list[asyncio.Task[None]]:
+            terminals = [CodexTerminal(attacher, Thread(f"t-{each}", "/p"), reading) for each in range(SESSIONS)]
+            following = [asyncio.create_task(one.follow(cast("Peer", daemon), 0)) for one in terminals]
+            await eventually(
+                lambda: [each.turns for each in manager.sessions()] == [turns] * SESSIONS, "not read", timeout=BOUND
+            )
+            return following
+
+        first = await follow_all()
+        await cancel_and_wait(*first)
+        assert (daemon.pages, daemon.most) == (SESSIONS * turns // PAGE, 2)
+        for session in manager.sessions():
+            told = [entry.event async for entry in manager.events(session.id, follow=False)]
+            begun = [event.prompt for event in told if isinstance(event, TurnStarted)]
+            assert begun == [f"prompt {number}" for number in range(turns)]
+        daemon.pages = 0
+        again = await follow_all()
+        await eventually(lambda: daemon.pages == SESSIONS, "they are not looked at again", timeout=BOUND)
+        await cancel_and_wait(*again)
+        assert daemon.pages == SESSIONS, "only the latest page: nothing is missing"
+
+
+@pytest.mark.slow
+async def test_sessions_of_opencode_are_read_once_a_few_at_a_time_also_when_the_hub_starts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, now, most = scratch_env(tmp_path / "home", path="/usr/bin:/bin"), 0, 0
+    agree(env, "opencode", now=0.0)
+    take = OpenCodeReach.events
+
+    async def counted(reach: OpenCodeReach, told: PluginEvents) -> bool:
+        nonlocal now, most
+        large = len(told.events) > 20
+        now += large
+        most = max(most, now)
+        try:
+            return await take(reach, told)
+        finally:
+            now -= large
+
+    monkeypatch.setattr(OpenCodeReach, "events", counted)
+    config = Config(environ=env, hub=HubConfig(port=0))
+    async with AsyncExitStack() as stack:
+        counter = stack.enter_context(opencode_plugins(tmp_path / "plugins", env, SESSIONS, 3_000_000))
+        async with hub_on(config) as (hub, _):
+            assert hub.local is not None
+            manager = hub.local.router
+            await eventually(lambda: len(manager.sessions()) == SESSIONS, "not all are attached", timeout=BOUND)
+            await eventually(counter.exists, "nothing is read", timeout=BOUND)
+            turns = msgspec.json.decode(counter.read_bytes())["turns"]
+            await eventually(
+                lambda: [each.turns for each in manager.sessions()] == [turns] * SESSIONS, "not read", timeout=BOUND
+            )
+            for session in manager.sessions():
+                told = [entry.event async for entry in manager.events(session.id, follow=False)]
+                begun = [event.prompt for event in told if isinstance(event, TurnStarted)]
+                assert begun == [f"prompt {number}" for number in range(turns)]
+        assert most == 2
+        first = msgspec.json.decode(counter.read_bytes())
+        assert first["read"] < SESSIONS * first["size"] * 1.01
+        async with hub_on(config) as (hub, _):
+            assert hub.local is not None
+            manager = hub.local.router
+            await eventually(
+                lambda: msgspec.json.decode(counter.read_bytes())["read"] > first["read"],
+                "not looked at",
+                timeout=BOUND,
+            )
+            await eventually(lambda: len(manager.sessions()) == SESSIONS, "not all are attached", timeout=BOUND)
+            assert [each.turns for each in manager.sessions()] == [turns] * SESSIONS
+        again = msgspec.json.decode(counter.read_bytes())["read"] - first["read"]
+        assert again < first["size"] / 10, "of what was read before, the latest messages at most"
