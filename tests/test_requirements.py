@@ -26,6 +26,7 @@ SYSTEMS = {
     "Rules for asks": "rule",
     "Changes": "changes",
     "Worktrees": "worktree",
+    "Sessions in people's own terminals": "attach",
 }
 HEADER = ["id", "requirement", "shown by"]
 NOT_YET = "not yet"

@@ -10,7 +10,7 @@ import { hubLink } from "./hub_link.js"
 
 const SOCKET = "@socket@" // of the hub; empty: the hub is on another machine
 const READ_AGAIN_MS = 1000
-const TELL_MS = 60000
+const TELL_MS = 600000 // of many long histories each part waits for its turn; a hub that ends is noticed at once
 const ARRIVE_MS = 15000
 const MAX_SESSIONS = 50
 const MAX_KNOWN = 2000
