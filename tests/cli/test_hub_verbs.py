@@ -17,11 +17,12 @@ from tieline.cli.commands.session_changes import last_failed
 from tieline.cli.commands.sessions import browse
 from tieline.cli.commands.usage import NUMBERS
 from tieline.cli.hub_connection import pick
-from tieline.cli.terminal.formatting import short_id, time_ago
+from tieline.cli.terminal.formatting import time_ago
 from tieline.cli.terminal.tables import columns, fit_widths
 from tieline.client.client import Client
 from tieline.errors import UsageError
 from tieline.events import Choice, Question
+from tieline.ids import short_id
 from tieline.protocol.access import Paired
 from tieline.protocol.request_bodies import Claim
 from tieline.protocol.views import DeviceView, PromptView

@@ -55,7 +55,7 @@ def search_kinds(incomplete: str) -> Completions:
 
 def sessions(incomplete: str) -> Completions:
     async def ask(client: "Client") -> Completions:
-        from .terminal.formatting import short_id
+        from ..ids import short_id
         from .terminal.sanitize import one_line
 
         found = await client.sessions(limit=MAX_SESSIONS)
@@ -83,7 +83,7 @@ def schedules(incomplete: str) -> Completions:
 
 def rules(incomplete: str) -> Completions:
     async def ask(client: "Client") -> Completions:
-        from .terminal.formatting import short_id
+        from ..ids import short_id
         from .terminal.sanitize import one_line
 
         return [(short_id(each.id), one_line(each.text, 60)) for each in await client.rules() if not each.revoked_at]

@@ -9,11 +9,11 @@ from typing import TypeVar
 from ..client.client import Client, connect
 from ..environment import inherited
 from ..errors import UsageError
-from ..ids import ID_LENGTH
+from ..ids import ID_LENGTH, fits_id, short_id
 from ..protocol.views import CommandView, NodeView, PromptView
 from ..sessions.records import AskRecord, SessionRecord
 from .errors import print_error
-from .terminal.formatting import print_json, short_id
+from .terminal.formatting import print_json
 
 T = TypeVar("T")
 MAX_CANDIDATES = 5
@@ -33,10 +33,10 @@ def run_with_client(work: Callable[[Client], Awaitable[int]]) -> int:
 
 
 def pick(what: str, given: str, candidates: Sequence[T], key: Callable[[T], str], *, listed_by: str = "") -> T:
-    """The candidate whose id begins or ends with `given`. Raises UsageError for none or several; `listed_by` is the
+    """The candidate whose id is meant by `given` (`fits_id`). Raises UsageError for none or several; `listed_by` is the
     command that shows all, where `tieline WHATs` is not."""
     exact = [item for item in candidates if key(item) == given]
-    matches = exact or [item for item in candidates if key(item).startswith(given) or key(item).endswith(given)]
+    matches = exact or [item for item in candidates if fits_id(key(item), given)]
     if len(matches) == 1 and given:
         return matches[0]
     if not matches or not given:
@@ -61,7 +61,7 @@ async def find_ask(client: Client, given: str) -> AskRecord:
     try:
         return pick("ask", given, pending, lambda item: item.id)
     except UsageError as unknown:
-        if pending and len([ask for ask in pending if ask.id.startswith(given) or ask.id.endswith(given)]) > 1:
+        if pending and len([ask for ask in pending if fits_id(ask.id, given)]) > 1:
             raise
         try:
             return await client.ask(given)

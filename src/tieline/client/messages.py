@@ -85,7 +85,7 @@ class MessagesApi(ApiRequests):
         return await self.get(f"messages/{id}/trace", TraceView)
 
     async def message_ids(self, part: str, *, limit: int = 20) -> list[str]:
-        """Ids that begin or end so, of messages and of dead letters, the newest first."""
+        """Ids that are meant by this part (`ids.fits_id`), of messages and of dead letters, the newest first."""
         return await self.get("message-ids", list[str], part=part, limit=limit)
 
     async def inboxes(self) -> list[InboxView]:

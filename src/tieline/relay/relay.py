@@ -30,6 +30,7 @@ from ..envelopes import (
     address,
 )
 from ..errors import UsageError
+from ..ids import fits_id
 from .address_sender import AddressSender
 from .channel_api import ChannelRelay
 from .delivery.attempts import Attempts, has_state
@@ -235,11 +236,11 @@ class Relay:
         return [receipt for id in ids if (receipt := await self._receipt(id))]
 
     async def find_ids(self, part: str, limit: int) -> list[str]:
-        """Ids that begin or end so, the newest first: of messages, and of dead letters that never became one."""
+        """Ids that are meant by this part, the newest first: of messages, and of dead letters that never became one."""
         self.check_active()
         dead = (dead_letter.envelope.id for dead_letter in await self.store.dead_letters())
         known = {*await self.store.newest_ids(MAX_SEARCHED), *self.dispatcher.in_flight, *dead}
-        return sorted((id for id in known if id.startswith(part) or id.endswith(part)), reverse=True)[:limit]
+        return sorted((id for id in known if fits_id(id, part)), reverse=True)[:limit]
 
     async def progress(self, id: str, state: Progress) -> None:
         """Record that a delivered message got further: somebody has read it."""

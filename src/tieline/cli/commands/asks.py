@@ -8,6 +8,7 @@ from typing import Literal
 from ...client.client import Client
 from ...errors import UsageError
 from ...events import Answer, Question, Remember
+from ...ids import short_id
 from ...protocol.request_bodies import Decision
 from ...protocol.views import CommandView
 from ...sessions.ask_decisions import check
@@ -16,7 +17,7 @@ from .. import hub_connection
 from ..errors import FAILED, print_error
 from ..terminal import event_text
 from ..terminal.ask_text import full_text, headline, summary_line
-from ..terminal.formatting import on_terminal, print_json, short_id, short_path
+from ..terminal.formatting import on_terminal, print_json, short_path
 from ..terminal.sanitize import clean, one_line
 
 REMEMBER: tuple[Remember, ...] = ("once", "session", "always")

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 from ...client.client import Client
 from ...errors import UsageError
+from ...ids import short_id
 from ...protocol.views import DeviceView
 from .. import hub_connection
 from ..errors import print_error
-from ..terminal.formatting import print_json, short_id, time_ago
+from ..terminal.formatting import print_json, time_ago
 from ..terminal.sanitize import one_line
 from ..terminal.tables import print_rows
 

@@ -1,9 +1,10 @@
 """`tieline nodes`: the machines of the hub, their agents; and forgetting one."""
 
 from ...client.client import Client
+from ...ids import short_id
 from ...protocol.views import NodeView
 from .. import hub_connection
-from ..terminal.formatting import print_json, short_id, time_ago
+from ..terminal.formatting import print_json, time_ago
 from ..terminal.sanitize import one_line
 from ..terminal.tables import Cell, print_rows
 

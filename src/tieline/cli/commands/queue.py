@@ -4,9 +4,10 @@ from collections.abc import Awaitable, Callable
 
 from ...client.client import Client
 from ...errors import UsageError
+from ...ids import short_id
 from ...protocol.views import CommandView, PromptView
 from .. import hub_connection
-from ..terminal.formatting import print_json, short_id, time_ago
+from ..terminal.formatting import print_json, time_ago
 from ..terminal.sanitize import one_line
 from ..terminal.tables import Cell, print_rows
 

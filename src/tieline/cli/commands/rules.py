@@ -11,12 +11,13 @@ from msgspec import Struct
 
 from ...client.client import Client
 from ...errors import UsageError
+from ...ids import short_id
 from ...protocol.request_bodies import Decision
 from ...protocol.rules import NewRule, RulePreview, RuleView
 from ...sessions.ask_rules import RuleMatch
 from .. import hub_connection
 from ..errors import FAILED, print_error
-from ..terminal.formatting import on_terminal, print_json, short_id, short_path, time_ago
+from ..terminal.formatting import on_terminal, print_json, short_path, time_ago
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import Cell, print_rows
 from .asks import read_line, select_ask, send_decision, show_asks

@@ -12,11 +12,12 @@ from ... import config as configuration
 from ...client.client import Client
 from ...environment import variable
 from ...errors import UsageError
+from ...ids import short_id
 from ...protocol.schedules import Missed, NewSchedule, Overlap, ScheduleChange, ScheduleRun, ScheduleView
 from ...schedules.cron import time_zone
 from .. import hub_connection
 from ..run.run_options import RunOptions, check_options, prompt_of, session_options, with_content
-from ..terminal.formatting import print_json, short_id, short_path
+from ..terminal.formatting import print_json, short_path
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import Cell, print_rows
 

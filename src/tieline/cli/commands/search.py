@@ -6,11 +6,12 @@ from msgspec.structs import replace
 
 from ...client.client import Client
 from ...errors import UsageError
+from ...ids import short_id
 from ...protocol.search import SearchHit, SearchKind, SessionHit
 from .. import hub_connection
 from ..errors import print_error
 from ..moments import parse_moment
-from ..terminal.formatting import on_terminal, print_json, short_id, time_ago
+from ..terminal.formatting import on_terminal, print_json, time_ago
 from ..terminal.sanitize import one_line
 
 KINDS = get_args(SearchKind)

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 
 from ...client.client import Client
 from ...errors import UsageError
+from ...ids import short_id
 from ...protocol.request_bodies import NewPrompt, SessionChange
 from ...protocol.views import CommandView, PromptView
 from ...sessions.records import RETRIABLE, SessionRecord
 from .. import hub_connection
-from ..terminal.formatting import print_json, short_id
+from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
 from .sessions import send_and_wait
 

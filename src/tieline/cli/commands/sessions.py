@@ -18,7 +18,7 @@ from ...client.client import Client
 from ...environment import inherited
 from ...errors import UsageError
 from ...events import Done, TurnStarted
-from ...ids import new_id
+from ...ids import new_id, short_id
 from ...protocol.request_bodies import NewPrompt, NewSession, Pairing
 from ...protocol.stream_frames import DeltaFrame, EventFrame, PromptFrame, Ready
 from ...protocol.views import CommandView, NodeView, SessionMark
@@ -27,7 +27,7 @@ from .. import hub_connection
 from ..errors import FAILED, print_error
 from ..run.run_options import RunOptions, check_options, prompt_of, session_options, with_content
 from ..run.turn_runner import EXIT_STATUS
-from ..terminal.formatting import on_terminal, print_json, short_id, short_path, time_ago
+from ..terminal.formatting import on_terminal, print_json, short_path, time_ago
 from ..terminal.sanitize import clean, one_line
 from ..terminal.session_view import SessionView, ticking
 from ..terminal.tables import Cell, print_rows

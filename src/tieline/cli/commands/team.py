@@ -12,6 +12,7 @@ from ...background_tasks import cancel_and_wait
 from ...client.client import Client
 from ...environment import variable
 from ...errors import TielineError, UsageError
+from ...ids import short_id
 from ...protocol import teams as p
 from ...teams.rehearsal import rehearsed
 from ...teams.team_file import read_member, read_team, schema
@@ -19,7 +20,7 @@ from .. import hub_connection
 from ..errors import FAILED, print_error
 from ..team_view.entry_text import cost_text, event_note, failed, spoken, state_text
 from ..team_view.typed_line import parse_typed_line
-from ..terminal.formatting import on_terminal, print_json, short_id, time_ago
+from ..terminal.formatting import on_terminal, print_json, time_ago
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import print_rows
 

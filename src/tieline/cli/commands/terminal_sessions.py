@@ -12,10 +12,11 @@ from ...client import Client
 from ...errors import UsageError
 from ...harnesses import registry
 from ...harnesses.attach_consent import read_consent, switch
+from ...ids import short_id
 from ...sessions.records import AT_WORK, SessionRecord
 from .. import hub_connection
 from ..errors import print_error
-from ..terminal.formatting import print_json, short_id, time_ago
+from ..terminal.formatting import print_json, time_ago
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import print_rows
 

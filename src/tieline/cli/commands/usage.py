@@ -5,11 +5,12 @@ from typing import cast, get_args
 
 from ...client.client import Client
 from ...errors import UsageError
+from ...ids import short_id
 from ...protocol.usage import UsageBy, UsageReport, UsageRow, UsageTotals
 from .. import hub_connection
 from ..errors import print_error
 from ..moments import parse_moment
-from ..terminal.formatting import print_json, short_id
+from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
 from ..terminal.tables import Cell, print_rows
 

@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable
 
 from ...client.client import Client
 from ...errors import UsageError
+from ...ids import short_id
 from ...protocol.views import CommandView
 from ...sessions.records import SessionRecord
 from ...sessions.session_worktrees import WorktreeOutcome, WorktreeStatus
 from .. import hub_connection
-from ..terminal.formatting import print_json, short_id
+from ..terminal.formatting import print_json
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import Cell, print_rows
 from .sessions import print_diff

@@ -9,13 +9,6 @@ import msgspec
 
 from ...environment import variable
 
-SHORT = 6
-"""Characters shown of an id: its end, because ids of one day begin alike."""
-
-
-def short_id(id: str) -> str:
-    return id[-SHORT:]
-
 
 def print_json(value: Any) -> None:
     print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

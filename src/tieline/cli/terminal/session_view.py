@@ -10,10 +10,11 @@ import msgspec
 
 from ...background_tasks import cancel_and_wait
 from ...events import Answer, Ask, Done, Event, TurnStarted
+from ...ids import short_id
 from ...protocol.stream_frames import AnyHubFrame, DeltaFrame, EventFrame
 from ...sessions.records import SessionRecord
 from .ask_text import full_text, headline
-from .formatting import on_terminal, short_id
+from .formatting import on_terminal
 from .plain_views import TICK_S, PlainView, View
 from .sanitize import clean
 

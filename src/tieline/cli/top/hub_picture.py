@@ -5,10 +5,11 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from ...ids import short_id
 from ...protocol.stream_frames import AnyHubFrame, AskFrame, GoneFrame, NodeFrame, PromptFrame, Ready, SessionFrame
 from ...protocol.views import NodeView, PromptView
 from ...sessions.records import AskRecord, SessionRecord
-from ..terminal.formatting import short_id, short_path, time_ago
+from ..terminal.formatting import short_path, time_ago
 from ..terminal.sanitize import one_line
 
 MAX_ROWS = 500

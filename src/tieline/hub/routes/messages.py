@@ -232,7 +232,7 @@ def depths(messages: list[Message]) -> tuple[int, ...]:
 
 @get("/api/v1/message-ids", tags=TAGS, spec=RouteSpec(response=list[str]))
 async def ids(request: Request, part: Annotated[str, Meta(min_length=1, max_length=64)], limit: Limit = 20) -> Response:
-    """Ids that begin or end with `part`, of messages and of dead letters, the newest first."""
+    """Ids that begin or end with `part`, or whose last six characters begin with it, of messages and dead letters."""
     async with relay_context(request) as relay:
         return json_response(await relay.find_ids(part, limit))
 
