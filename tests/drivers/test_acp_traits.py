@@ -416,7 +416,8 @@ async def test_the_counter_of_a_resumed_session_is_not_its_first_turns(bench: Be
         return [chunk("Yes."), result(usage={"inputTokens": input, "outputTokens": 1})]
 
     script = {"initialize": {"agentCapabilities": {"loadSession": True}}}
-    ends = await bench.turns("vibe", spent(900), spent(950), script=script, resume="s")
+    counted = {"usage": "session"}
+    ends = await bench.turns("copilot", spent(900), spent(950), script=script, resume="s", traits=counted)
     assert (ends[0].status, ends[0].tokens, ends[0].usage) == ("success", None, "unknown")
     assert tokens(ends[1]) == (50, 0, "complete")
 
