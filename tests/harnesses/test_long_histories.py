@@ -79,7 +79,8 @@ async def test_threads_of_codex_are_read_a_page_at_a_time_and_each_page_once(tmp
 
         first = await follow_all()
         await cancel_and_wait(*first)
-        assert (daemon.pages, daemon.most) == (SESSIONS * turns // PAGE, 2)
+        assert daemon.pages == SESSIONS * turns // PAGE
+        assert daemon.most <= 2
         for session in manager.sessions():
             told = [entry.event async for entry in manager.events(session.id, follow=False)]
             begun = [event.prompt for event in told if isinstance(event, TurnStarted)]
@@ -126,7 +127,7 @@ async def test_sessions_of_opencode_are_read_once_a_few_at_a_time_also_when_the_
                 told = [entry.event async for entry in manager.events(session.id, follow=False)]
                 begun = [event.prompt for event in told if isinstance(event, TurnStarted)]
                 assert begun == [f"prompt {number}" for number in range(turns)]
-        assert most == 2
+        assert most <= 2
         first = msgspec.json.decode(counter.read_bytes())
         assert first["read"] < SESSIONS * first["size"] * 1.01
         async with hub_on(config) as (hub, _):
