@@ -67,11 +67,6 @@ class HubProcess:
         script.write_bytes(msgspec.json.encode(replies))
         self._agents[name] = {"type": "scripted", "script": str(script), "attachments": list(attachments)}
 
-    def listing_agent(self, name: str) -> None:
-        """One that tells its models when it is asked: small and large. Before the hub starts."""
-        peer = str(Path(__file__).parents[1] / "drivers/acp_agent.py")
-        self._agents[name] = {"type": "acp", "command": [sys.executable, peer], "can.model": True}
-
     async def fill(self, session: str, events: Sequence[Event]) -> None:
         """Events of a session that is made later. Before the hub starts."""
         (self.root / "state").mkdir(mode=0o700, exist_ok=True)
