@@ -45,6 +45,7 @@ MESSAGES = 200
 HOOKS = 60
 SETTLED_S = 0.02
 """Until a call that waits has reached the hub."""
+ROOT = Path(__file__).parent.parent
 HCOM = "hcom==0.7.31"
 HCOM_MESSAGES = 25
 HCOM_SETTLED_S = 0.3
@@ -244,16 +245,18 @@ async def through_hcom(program: str, env: Mapping[str, str]) -> float:
 
 
 async def beside_hcom(hub: CalledHub, path: Path) -> list[Row]:
-    """None where it cannot be installed."""
+    """None where it cannot be installed. Both programs are installed as a user has them: what developers have beside
+    Tieline takes time at every start of Python."""
     venv, python = str(path / "venv"), sys.executable
-    install = ("pip", "install", "--quiet", "--python", f"{venv}/bin/python", HCOM)
-    for arguments in (("venv", "--quiet", "--python", python, venv), install):
+    install = ("pip", "install", "--quiet", "--compile-bytecode", "--no-deps", "--python", f"{venv}/bin/python")
+    for arguments in (("venv", "--quiet", "--python", python, venv), (*install, HCOM, str(ROOT))):
         uv = str(Path(python).with_name("uv"))
         done = await asyncio.to_thread(subprocess.run, (uv, *arguments), capture_output=True, timeout=300)
         if done.returncode:
             print(f"{HCOM} is left out: {done.stderr.decode(errors='replace')}", file=sys.stderr)
             return []
-    program, env = f"{venv}/bin/hcom", {"HOME": hub.env["HOME"], "HCOM_DIR": str(path / "hcom"), "PATH": os.defpath}
+    program, tieline = f"{venv}/bin/hcom", f"{venv}/bin/tieline"
+    env = {"HOME": hub.env["HOME"], "HCOM_DIR": str(path / "hcom"), "PATH": os.defpath}
     for name in ("anna", "bob"):
         await run((program, "start", "--as", name), env)
     kept: list[float] = []
@@ -269,7 +272,7 @@ async def beside_hcom(hub: CalledHub, path: Path) -> list[Row]:
                 kept.append(await receives - start)
             async with waiting(bob) as receives, asyncio.TaskGroup() as tasks:
                 start = time.perf_counter()
-                tasks.create_task(run((PROGRAM, "message", "send", "@bob", "hello"), hub.env))
+                tasks.create_task(run((tieline, "message", "send", "@bob", "hello"), hub.env))
                 started.append(await receives - start)
     theirs, note = statistics.median(reference), "seconds, against `hcom send` to `hcom listen`"
     return [
