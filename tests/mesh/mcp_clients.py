@@ -21,12 +21,15 @@ from tieline.hub.http.server import ServerAddress
 from tieline.hub.hub import Hub
 from tieline.mesh.mesh import Mesh
 from tieline.mesh.records import Caller
-from tieline.protocol.mesh import MemberView
+from tieline.protocol.mesh import Activity, MemberView
+from tieline.testing.wait_for import eventually
 
 Transport = Literal["http", "stdio"]
 REVISIONS = ("legacy", "2026-07-28")
 """With `initialize` and a session; sessionless."""
 OWNER = Caller(person="owner")
+TERMINAL_S = 180.0
+"""For an agent in a terminal: some take a minute to start on a busy machine."""
 RECEIPT_S = 120.0
 PROGRAM = str(Path(sys.executable).with_name("tieline"))
 
@@ -82,6 +85,21 @@ class MeshHub(CalledHub, frozen=True):
     def agents(self) -> list[MemberView]:
         """Those in harnesses, also of sessions that have ended."""
         return [member for member in self.mesh.directory.members(ended=True) if member.kind == "agent"]
+
+    async def like(self, member: MemberView, activity: Activity, *, ended: bool = False) -> None:
+        """Until the agent is like that."""
+
+        def now() -> list[tuple[str, bool]]:
+            return [(agent.activity, agent.ended) for agent in self.agents if agent.id == member.id]
+
+        await eventually(lambda: now() == [(activity, ended)], f"it is not {activity}", timeout=TERMINAL_S)
+
+    async def only_agent(self) -> MemberView:
+        """Once its session has registered by itself and is idle."""
+        await eventually(lambda: len(self.agents) == 1, "it does not register", timeout=TERMINAL_S)
+        (member,) = self.agents
+        await self.like(member, "idle")
+        return member
 
     async def receipt(self, message: str, stage: Literal["injected_at", "seen_at"]) -> None:
         """Until the message has come so far: a terminal shows it before the hub hears of it."""

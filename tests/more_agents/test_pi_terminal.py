@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 from tests.asks.agents import MORE
 from tests.harnesses.installed_home import installed_home
-from tests.mesh.mcp_clients import OWNER, MeshHub, call, mesh_hub
+from tests.mesh.mcp_clients import OWNER, call, mesh_hub
 
 import tieline
 from tieline.drivers.pi.driver import create
 from tieline.harnesses.pi import PiIntegration
 from tieline.mesh.framing import NOTICE, TAG
 from tieline.policy import preset
-from tieline.protocol.mesh import MemberView
 from tieline.script import Call, Run, Say
 from tieline.testing.harness_terminals import pi_home
 from tieline.testing.rigs.pi import MODEL
@@ -25,28 +24,11 @@ BOUND = 120.0
 WAIT = Run("touch runs; while [ ! -e go ]; do sleep 0.1; done")
 
 
-async def like(hub: MeshHub, member: MemberView, activity: str, *, ended: bool = False) -> None:
-    """Until it is like that."""
-
-    def now() -> list[tuple[str, bool]]:
-        return [(agent.activity, agent.ended) for agent in hub.agents if agent.id == member.id]
-
-    await eventually(lambda: now() == [(activity, ended)], f"it is not {activity}", timeout=BOUND)
-
-
-async def the_only(hub: MeshHub) -> MemberView:
-    """The only agent, once its session has registered by itself."""
-    await eventually(lambda: len(hub.agents) == 1, "Pi does not register", timeout=BOUND)
-    (member,) = hub.agents
-    await like(hub, member, "idle")
-    return member
-
-
 async def test_an_idle_terminal_wakes_and_answers_also_after_the_hub_was_away(tmp_path: Path) -> None:
     async with installed_home(pi_home(tmp_path, MORE), PiIntegration(), tmp_path) as home, AsyncExitStack() as stack:
         async with mesh_hub(tmp_path) as hub:
             terminal = await stack.enter_async_context(home.terminal())
-            member = await the_only(hub)
+            member = await hub.only_agent()
             assert (member.harness, member.cwd) == ("pi", str(home.project))
             async with hub.client("other") as other:
                 await call(other, "register_agent", name="other")
@@ -57,7 +39,7 @@ async def test_an_idle_terminal_wakes_and_answers_also_after_the_hub_was_away(tm
             asked = str(home.rig.model.requests[-2])
             assert NOTICE in asked and f"<{TAG}-" in asked and "the first message" in asked
             assert "Other agents on this machine (Tieline)" in asked
-            await like(hub, member, "idle")
+            await hub.like(member, "idle")
             await hub.receipt(sent.id, "seen_at")
             async with hub.client("other") as other:
                 (answer,) = (await call(other, "fetch_messages"))["messages"]
@@ -68,13 +50,13 @@ async def test_an_idle_terminal_wakes_and_answers_also_after_the_hub_was_away(tm
         await terminal.shows("Without a hub.")
         assert "hub does not run" in str(home.rig.model.requests[-1])
         async with mesh_hub(tmp_path) as hub:
-            await like(hub, member, "idle")
+            await hub.like(member, "idle")
             home.rig.play([Say("The second has come.")])
             await hub.mesh.send_message(OWNER, member.name, "the second message")
             await terminal.shows("The second has come.")
             assert str(home.rig.model.requests[-1]).count("the first message") == 1
             await stack.aclose()
-            await like(hub, member, "unknown", ended=True)
+            await hub.like(member, "unknown", ended=True)
 
 
 async def test_a_message_gets_into_a_running_turn_and_none_is_lost_when_the_turn_is_stopped(tmp_path: Path) -> None:
@@ -83,10 +65,10 @@ async def test_a_message_gets_into_a_running_turn_and_none_is_lost_when_the_turn
         mesh_hub(tmp_path) as hub,
         home.terminal() as terminal,
     ):
-        member = await the_only(hub)
+        member = await hub.only_agent()
         home.rig.play([WAIT], [Say("It is over.")])
         await terminal.submit("wait for the file")
-        await like(hub, member, "working")
+        await hub.like(member, "working")
         await eventually((home.project / "runs").exists, "its command was not run", timeout=BOUND)
         sent = await hub.mesh.send_message(OWNER, member.name, "news in between")
         await terminal.shows("Message from owner")
@@ -95,7 +77,7 @@ async def test_a_message_gets_into_a_running_turn_and_none_is_lost_when_the_turn
         (home.project / "go").touch()
         await terminal.shows("It is over.")
         assert "news in between" in home.rig.heard()
-        await like(hub, member, "idle")
+        await hub.like(member, "idle")
         # Its person stops the next turn before that has what came for it.
         for name in ("runs", "go"):
             (home.project / name).unlink()
@@ -105,7 +87,7 @@ async def test_a_message_gets_into_a_running_turn_and_none_is_lost_when_the_turn
         sent = await hub.mesh.send_message(OWNER, member.name, "for the next turn")
         await eventually(lambda: hub.mesh.mailbox.unread(member.address) == 0, "Pi did not take it", timeout=BOUND)
         await terminal.key("Escape")
-        await like(hub, member, "idle")
+        await hub.like(member, "idle")
         home.rig.play([Say("I have both.")])
         await terminal.submit("go on")
         await terminal.shows("I have both.")
