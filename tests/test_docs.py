@@ -213,7 +213,7 @@ def test_each_harness_that_is_tried_has_a_section_and_two_of_them_an_example() -
     """How to begin with it, by the command that installs it; the example names tools that there are."""
     text = (ROOT / "docs/harnesses.md").read_text()
     sections = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n?)*)", text, re.MULTILINE))
-    for name in ("claude-code", "codex", "opencode", "pi"):
+    for name in ("claude-code", "codex", "opencode", "pi", "vibe"):
         harness = registry.create(name)
         assert harness.tested and f"tieline install {name}\n" in sections[harness.display_name]
     example = sections["Two harnesses, one task"]

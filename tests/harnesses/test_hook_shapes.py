@@ -1,7 +1,7 @@
 """Each harness's hooks: an input as it gives it, the event that it is, and how a reply is written for it.
 
-Gemini's inputs were recorded from the real one; Claude Code's and Codex's are as they run here; the others are from
-their documentation.
+Gemini's inputs were recorded from the real one; Claude Code's and Codex's are as they run here; Kimi's and Vibe's are
+as their code writes them; the others are from their documentation.
 """
 
 import json
@@ -19,6 +19,12 @@ CURSOR = {
     "conversation_id": "s", "generation_id": "g", "cursor_version": "3.7", "workspace_roots": ["/p", "/q"],
 }  # fmt: skip
 COPILOT = {"sessionId": "s", "timestamp": 1731794400000, "cwd": "/p"}
+VIBE = {"session_id": "s", "parent_session_id": None, "transcript_path": "/t", "cwd": "/p"}
+VIBE_TOOL = {"tool_name": "bash", "tool_call_id": "t-1", "tool_input": {"command": "ls"}}
+VIBE_CONTEXT = {"hook_specific_output": {"additional_context": "CONTEXT"}}
+SUBAGENT = {"session_id": "s-sub", "parent_session_id": "s"}
+KIMI = {"session_id": "s", "cwd": "/p", "session_title": "x"}
+KIMI_GOES_ON = {"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "GO ON"}}
 TOOL = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "t-1", "tool_response": {"stdout": "a"}}
 
 
@@ -80,6 +86,24 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], Any]] = [
     ("kiro", named(CLAUDE, "Stop"), {"kind": "turn_end"}, NOTHING),
     ("amazon-q", named(CLAUDE, "agentSpawn"), STARTED, "CONTEXT"),
     ("amazon-q", named(CLAUDE, "userPromptSubmit", prompt="x"), {"kind": "prompt"}, "CONTEXT"),
+    ("vibe", named(VIBE, "pre_tool", **VIBE_TOOL), {"kind": "tool_done"}, NOTHING),
+    ("vibe", named(VIBE, "post_tool", **VIBE_TOOL), {"kind": "tool_done"}, VIBE_CONTEXT),
+    ("vibe", named(VIBE, "post_agent"), {"kind": "turn_end"}, DENY),
+    ("vibe", named(VIBE, "post_tool", **VIBE_TOOL) | SUBAGENT, {"kind": "other"}, VIBE_CONTEXT),
+    ("vibe", named(VIBE, "post_agent") | SUBAGENT, {"kind": "other"}, VIBE_CONTEXT),
+    ("kimi", named(KIMI, "SessionStart", source="startup"), STARTED, NOTHING),
+    ("kimi", named(KIMI, "UserPromptSubmit", prompt=[]), {"kind": "prompt"}, {"message": "CONTEXT"}),
+    ("kimi", named(KIMI, "PostToolUse", tool_call_id="t-1"), {"kind": "tool_done"}, NOTHING),
+    ("kimi", named(KIMI, "PostToolUseFailure", tool_call_id="t-1"), {"kind": "tool_done"}, NOTHING),
+    ("kimi", named(KIMI, "Stop", stop_hook_active=False), {"kind": "turn_end"}, KIMI_GOES_ON),
+    ("kimi", named(KIMI, "StopFailure", error_type="x"), {"kind": "turn_end"}, NOTHING),
+    ("kimi", named(KIMI, "Interrupt", reason="cancelled"), {"kind": "turn_end"}, NOTHING),
+    ("kimi", named(KIMI, "SessionEnd", reason="exit"), {"kind": "session_end"}, NOTHING),
+    ("droid", named(CLAUDE, "SessionStart", source="compact"), {"kind": "compacted"}, specific("SessionStart")),
+    ("droid", named(CLAUDE, "UserPromptSubmit", prompt="x"), {"kind": "prompt"}, specific("UserPromptSubmit")),
+    ("droid", named(CLAUDE, "PostToolUse", **TOOL), {"kind": "tool_done"}, specific("PostToolUse")),
+    ("droid", named(CLAUDE, "Stop", stop_hook_active=True), {"kind": "turn_end", "continued": True}, BLOCK),
+    ("droid", named(CLAUDE, "SessionEnd", reason="other"), {"kind": "session_end"}, NOTHING),
 ]  # fmt: skip
 
 
@@ -94,6 +118,12 @@ def test_a_hook(harness: str, input: dict[str, Any], event: dict[str, Any], outp
         reply = HookReply(continue_with="GO ON") if event["kind"] == "turn_end" else HookReply(context="CONTEXT")
         written = shape.write(name, reply)
         assert (written if isinstance(output, str) else json.loads(written)) == output
+
+
+@pytest.mark.parametrize(("harness", "input"), [("vibe", named(VIBE, "post_agent")), ("kimi", named(KIMI, "Stop"))])
+def test_the_ends_of_two_turns_are_two_events(harness: str, input: dict[str, Any]) -> None:
+    """Their inputs are the same."""
+    assert shape_of(harness).tool_use(input) != shape_of(harness).tool_use(input)
 
 
 def test_every_shape_is_in_the_table() -> None:

@@ -69,7 +69,8 @@ def nasty(path: Path) -> bytes | None:
     """What a person may have in such a file. None: the file would be ours as a whole."""
     if "tieline" in path.parent.name or path.name.startswith("tieline."):
         return None
-    return {".json": SETTINGS, ".toml": ODD_TOML, ".md": MARKDOWN}[path.suffix]
+    toml = ODD_TOML.replace(b"[mcp_servers.other]", b"[[mcp_servers]]") if path.parent.name == ".vibe" else ODD_TOML
+    return {".json": SETTINGS, ".toml": toml, ".md": MARKDOWN}[path.suffix]
 
 
 SCOPES = ("global", "project")
@@ -283,6 +284,8 @@ ENTRIES: dict[str, tuple[str, str, dict[Transport, Any]]] = {
     "kiro": (".kiro/settings/mcp.json", "mcpServers", {"stdio": "command", "http": "url"}),
     "amazon-q": (".aws/amazonq/mcp.json", "mcpServers", {"stdio": "command", "http": "url"}),
     "qwen": (".qwen/settings.json", "mcpServers", {"stdio": "command", "http": "httpUrl"}),
+    "kimi": (".kimi-code/mcp.json", "mcpServers", {"stdio": "command", "http": "url"}),
+    "droid": (".factory/mcp.json", "mcpServers", {"stdio": "command", "http": "url"}),
     "codex": (".codex/config.toml", "mcp_servers", {"stdio": "command", "http": "url"}),
 }
 

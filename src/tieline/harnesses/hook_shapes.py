@@ -21,6 +21,9 @@ SHAPES: dict[str, str] = {
     "copilot": "copilot_hooks:CopilotHooks",
     "kiro": "kiro_hooks:KiroHooks",
     "amazon-q": "amazon_q_hooks:AmazonQHooks",
+    "vibe": "vibe_hooks:VibeHooks",
+    "kimi": "kimi_hooks:KimiHooks",
+    "droid": "droid_hooks:DroidHooks",
 }
 """Harness → module and class of its shape."""
 

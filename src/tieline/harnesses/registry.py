@@ -17,6 +17,9 @@ BUILT_IN: dict[str, str] = {
     "amazon-q": "amazon_q:AmazonQ",
     "qwen": "qwen:Qwen",
     "pi": "pi:PiIntegration",
+    "vibe": "vibe:Vibe",
+    "kimi": "kimi:Kimi",
+    "droid": "droid:Droid",
     "generic": "generic:Generic",
 }
 """In the order in which they are shown."""
@@ -24,6 +27,7 @@ BUILT_IN: dict[str, str] = {
 ALIASES = {
     "claude": "claude-code", "gemini-cli": "gemini", "github-copilot": "copilot", "copilot-cli": "copilot",
     "copilot-vscode": "vscode", "vs-code": "vscode", "q": "amazon-q", "kiro-cli": "kiro", "qwen-code": "qwen",
+    "mistral-vibe": "vibe", "kimi-code": "kimi", "factory": "droid",
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from .rigs.opencode import OpenCodeRig
 from .rigs.pi import MODEL as PI_MODEL
 from .rigs.pi import PiRig
 from .rigs.qwen import QwenRig
+from .rigs.vibe import VibeRig
 from .tmux_terminal import TmuxTerminal
 
 
@@ -45,7 +46,7 @@ class HarnessHome:
 
 START_S = 180.0
 """A harness takes input within this time, also on a machine that runs many others."""
-READY = ("? for shortcuts", "ctrl+p", "Type your message", "scripted •")
+READY = ("? for shortcuts", "ctrl+p", "Type your message", "scripted •", "tokens (0%)")
 """What each shows in or below its empty input."""
 
 HarnessHomeFactory = Callable[[Path, Path], AbstractAsyncContextManager[HarnessHome]]
@@ -115,6 +116,14 @@ async def pi_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, Non
     program = binaries / "pi"
     async with PiRig(home, program, binaries) as rig:
         yield HarnessHome(rig, home, project, (str(program), "--model", PI_MODEL), rig.options["env"])
+
+
+@asynccontextmanager
+async def vibe_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, None]:
+    home, project = root / "home", _project(root)
+    async with VibeRig(home, binaries) as rig:
+        argv = (str(binaries / "vibe"), "--agent", "auto-approve")
+        yield HarnessHome(rig, home, project, argv, rig.options["env"])
 
 
 HOMES: Mapping[str, HarnessHomeFactory] = {

@@ -1,4 +1,5 @@
-"""Our table in any TOML file, which its program writes too: in, in again, and out; nothing of others is lost."""
+"""Our table, or our tables of an array, in any TOML file, which its program writes too: in, in again, and out; nothing
+of others is lost."""
 
 import tomllib
 from typing import Any
@@ -7,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tieline.harnesses.base import is_our_server
+from tieline.harnesses.base import is_our_handler, is_our_server
 from tieline.harnesses.editors.base import CannotEdit
-from tieline.harnesses.editors.toml_table import TomlTable
+from tieline.harnesses.editors.toml_table import TomlArray, TomlTable
 
 PATH = ("mcp_servers", "tieline")
 SERVER = {"command": "/opt/bin/tieline", "args": ["mcp"], "env": {"TIELINE_HARNESS": "codex"}, "tool_timeout_sec": 330}
@@ -164,3 +165,73 @@ def test_ours_among_others_in_one_line_is_left_alone() -> None:
     with pytest.raises(CannotEdit) as error:
         TABLE.uninstall(text)
     assert "written inline" in error.value.message
+
+
+# --- tables of an array ---------------------------------------------------------------------------------------------
+
+HOOKS = [{"event": event, "command": "/p /x/harnesses/hook.py kimi", "timeout": 10} for event in ("Stop", "Start")]
+ARRAY = TomlArray("kimi", "hooks", HOOKS, is_our_handler)
+THEIRS = '[[hooks]]\nevent = "Stop"\ncommand = "mine" # always\n[hooks.env]\nA = "1"\n'
+
+
+@given(toml_files(), st.sampled_from(["", THEIRS, f"{THEIRS}\n# x\n{THEIRS}"]))
+def test_any_toml_with_hooks_is_as_it_was(text: str, theirs: str) -> None:
+    text = f"{text}\n{theirs}" if theirs else text
+    once = ARRAY.install(text)
+    assert ARRAY.install(once) == once
+    before, content = tomllib.loads(text), tomllib.loads(once)
+    assert content.pop("hooks") == [*before.pop("hooks", []), *HOOKS]
+    assert content == before
+    assert ARRAY.uninstall(once) == text
+    assert ARRAY.uninstall(text) == text
+
+
+def test_an_array_in_a_file_that_we_made_goes_with_it() -> None:
+    assert ARRAY.uninstall(ARRAY.install(None)) is None
+    assert ARRAY.uninstall(ARRAY.install("")) == ""
+
+
+# As a program leaves it that writes its configuration anew: no comments, its own tables before and after ours.
+ANEW = """\
+model = "m"
+
+[[hooks]]
+event = "Stop"
+command = "mine"
+
+[[hooks]]
+event = "Stop"
+command = "/old /x/harnesses/hook.py kimi"
+timeout = 10
+
+[providers.x]
+type = "openai"
+"""
+
+
+def test_ours_are_renewed_and_removed_in_a_file_that_was_written_anew() -> None:
+    there = tomllib.loads(ANEW)
+    renewed = tomllib.loads(ARRAY.install(ANEW))
+    assert renewed == {**there, "hooks": [there["hooks"][0], *HOOKS]}
+    left = ARRAY.uninstall(ANEW)
+    assert left is not None and tomllib.loads(left) == {**there, "hooks": there["hooks"][:1]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hooks = []\n",
+        "[hooks]\na = 1\n",
+        "hooks = 1\n",
+        'hooks = [{ event = "Stop", command = "/p /x/harnesses/hook.py kimi" }]\n',
+    ],
+)
+def test_an_array_of_another_form_is_left_alone(text: str) -> None:
+    with pytest.raises(CannotEdit) as refused:
+        ARRAY.install(text)
+    assert "[[hooks]]" in refused.value.message and "hook.py" in refused.value.hint
+
+
+def test_our_hook_in_an_inline_array_is_not_said_to_be_gone() -> None:
+    with pytest.raises(CannotEdit):
+        ARRAY.uninstall('hooks = [{ event = "Stop", command = "/p /x/harnesses/hook.py kimi" }]\n')

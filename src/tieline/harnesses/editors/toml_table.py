@@ -1,4 +1,4 @@
-"""Our table in a TOML file of another program, which may write the file anew around it and below it.
+"""Our table, or our tables of an array, in a TOML file of another program, which may write the file anew around them.
 
 Codex puts its own tables between our comments, takes the first comment away, and makes `env = { … }` a table of its
 own. So what is ours is known by the table and its keys, wherever they stand; the comments are for people.
@@ -49,7 +49,9 @@ class TomlTable:
         wanted = with_added(self._values, there)
         renewed = {key for key in wanted if there.get(key) != wanted[key]} | {key for key in there if key not in wanted}
         gone = [each for each, path in file.statements if self._key_in(path) in renewed]
-        return self._checked(file.renewed(header, gone, _lines({key: wanted[key] for key in wanted if key in renewed})))
+        return self._checked(
+            file.renewed(header, gone, assignments({key: wanted[key] for key in wanted if key in renewed}))
+        )
 
     def uninstall(self, text: str) -> str | None:
         file = _File(text)
@@ -70,7 +72,7 @@ class TomlTable:
         return f"[{dotted(self._path)}]"
 
     def _block(self, newline: str) -> str:
-        return newline.join([f"# {opening({self._harness})}", self._header, *_lines(self._values), f"# {END}", ""])
+        return newline.join([f"# {opening({self._harness})}", self._header, *assignments(self._values), f"# {END}", ""])
 
     def _key_in(self, path: TablePath) -> str:
         """The key of our table that a statement is about. Empty: none."""
@@ -85,10 +87,79 @@ class TomlTable:
         return text
 
     def _inline(self) -> CannotEdit:
-        words = "\n".join([self._header, *_lines(self._values)])
+        words = "\n".join([self._header, *assignments(self._values)])
         return CannotEdit(
             "a table of it is written inline, so that nothing can be added to it or taken out of it",
             hint=f"Write it as [table] headings, or change this by hand:\n{words}",
+        )
+
+
+class TomlArray:
+    """Tables of an array (`[[hooks]]`), put at the end of the file. Their content says which are ours."""
+
+    def __init__(
+        self, harness: str, name: str, tables: Sequence[Mapping[str, Any]], is_ours: Callable[[Mapping[str, Any]], bool]
+    ) -> None:
+        self._harness = harness
+        self._name = name
+        self._tables = tables
+        self._is_ours = is_ours
+
+    def install(self, text: str | None) -> str:
+        if text is None:
+            return self._block("\n")
+        file = _File(text)
+        if self._there(file) == list(self._tables):
+            return text  # written as its program or a person likes it
+        bare = file.without(self._statements(file))
+        newline = line_break(bare)
+        new = f"{bare}{newline}{self._block(newline)}"
+        try:
+            tomllib.loads(new)
+        except tomllib.TOMLDecodeError:
+            raise self._not_an_array() from None
+        return new
+
+    def uninstall(self, text: str) -> str | None:
+        file = _File(text)
+        if not self._there(file):
+            return text
+        left = file.without(self._statements(file))
+        if self._there(_File(left)):
+            raise self._not_an_array()
+        made = text.startswith((f"# {opening({self._harness})}", self._header))
+        return None if made and not left.strip() else left
+
+    @property
+    def _header(self) -> str:
+        return f"[[{dotted((self._name,))}]]"
+
+    def _block(self, newline: str) -> str:
+        tables = [line for table in self._tables for line in (self._header, *assignments(table))]
+        return newline.join([f"# {opening({self._harness})}", *tables, f"# {END}", ""])
+
+    def _there(self, file: "_File") -> list[Mapping[str, Any]]:
+        return [each for each in file.array(self._name) if self._is_ours(each)]
+
+    def _statements(self, file: "_File") -> list[Statement]:
+        """Those of our tables."""
+        tables = iter(self._is_ours(table) for table in file.array(self._name))
+        found: list[Statement] = []
+        inside = ours = False
+        for statement, path in file.statements:
+            if statement.header:
+                inside = path[:1] == (self._name,)
+                if path == (self._name,):
+                    ours = next(tables, False)
+            if inside and ours:
+                found.append(statement)
+        return found
+
+    def _not_an_array(self) -> CannotEdit:
+        words = self._block("\n")
+        return CannotEdit(
+            f"`{self._name}` is written in another form than {self._header}, so that nothing can be added to it",
+            hint=f"Write it as {self._header} tables, or change this by hand:\n{words}",
         )
 
 
@@ -119,6 +190,13 @@ class _File:
                 raise _taken(path[:length])
             table = cast("dict[str, Any]", value)
         return table
+
+    def array(self, name: str) -> list[Mapping[str, Any]]:
+        """The tables of an array. Empty: there is none of this form."""
+        tables: Any = self._content.get(name)
+        if not isinstance(tables, list):
+            return []
+        return [cast("Mapping[str, Any]", each) for each in cast("list[Any]", tables) if isinstance(each, dict)]
 
     def without(self, gone: Sequence[Statement]) -> str:
         """The file without these statements and without our comments."""
@@ -173,7 +251,8 @@ def _taken(path: TablePath) -> CannotEdit:
     )
 
 
-def _lines(values: Mapping[str, Any]) -> list[str]:
+def assignments(values: Mapping[str, Any]) -> list[str]:
+    """A table's keys with their values."""
     return [f"{_key(key)} = {_render(value)}" for key, value in values.items()]
 
 
