@@ -115,7 +115,7 @@ SELECT number, name FROM subjects WHERE number IN (SELECT value FROM json_each(?
 INSERT INTO subjects (name) VALUES (?) RETURNING number;
 
 -- query drop_subject
-DELETE FROM subjects WHERE number = ?1 AND NOT EXISTS (SELECT 1 FROM postings WHERE subject = ?1);
+DELETE FROM subjects WHERE number = ? AND NOT EXISTS (SELECT 1 FROM postings WHERE subject = subjects.number);
 
 -- query subjects_between
 SELECT number, name FROM subjects WHERE name >= ? AND name < ?;
@@ -170,8 +170,8 @@ SELECT seq FROM postings WHERE subject = ? ORDER BY seq DESC LIMIT ?;
 DELETE FROM records WHERE seq IN (SELECT seq FROM postings WHERE subject = ? AND seq < ? ORDER BY seq LIMIT ?);
 
 -- query trim_postings
-DELETE FROM postings WHERE subject = ?1 AND seq IN
-    (SELECT seq FROM postings WHERE subject = ?1 AND seq < ?2 ORDER BY seq LIMIT ?3);
+DELETE FROM postings WHERE subject = ? AND seq IN
+    (SELECT seq FROM postings WHERE subject = ? AND seq < ? ORDER BY seq LIMIT ?);
 
 -- query entry
 SELECT value, revision FROM entries WHERE tbl = ? AND key = ? AND (expires IS NULL OR expires > ?);

@@ -152,7 +152,7 @@ class Transactions:
         self.index()
         self.execute(SQL["keep_high"], (self.high,))
         removed = self.execute(SQL["trim"], (number, before, TRIM_STEP)).rowcount
-        self.execute(SQL["trim_postings"], (number, before, TRIM_STEP))
+        self.execute(SQL["trim_postings"], (number, number, before, TRIM_STEP))
         ended = removed < TRIM_STEP
         if ended and self.execute(SQL["drop_subject"], (number,)).rowcount:
             self._subjects.clear()

@@ -35,6 +35,11 @@ class CodexControls(Struct, frozen=True):
     shell: bool
 
     @property
+    def trusts_repositories(self) -> bool:
+        """A trusted one has rules of its own for which commands nobody is asked."""
+        return self.approval == "never"
+
+    @property
     def config(self) -> dict[str, Any]:
         """Overrides of Codex's configuration, for one thread."""
         return {

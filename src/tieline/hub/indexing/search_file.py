@@ -107,8 +107,8 @@ class SearchFile:
             "INSERT INTO words (rowid, text, tags) VALUES (?, ?, ?)", (id, separated(document.text), tags)
         )
         connection.execute(
-            "INSERT INTO days VALUES (?1, ?2, ?2) ON CONFLICT (day) DO UPDATE SET last = ?2",
-            (int(document.at // DAY_S), id),
+            "INSERT INTO days VALUES (?, ?, ?) ON CONFLICT (day) DO UPDATE SET last = excluded.last",
+            (int(document.at // DAY_S), id, id),
         )
 
     def sessions(self) -> list[str]:
