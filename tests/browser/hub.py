@@ -67,6 +67,14 @@ class HubProcess:
         script.write_bytes(msgspec.json.encode(replies))
         self._agents[name] = {"type": "scripted", "script": str(script), "attachments": list(attachments)}
 
+    def listing_agent(self, name: str) -> None:
+        """One that tells its models when it is asked: small and large. Before the hub starts."""
+        peer = Path(__file__).parents[1] / "drivers/acp_agent.py"
+        program = self.root / name
+        program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec echo 1.0.0\nexec "{sys.executable}" "{peer}"\n')
+        program.chmod(0o755)
+        self._agents[name] = {"type": "acp", "command": [str(program)], "can.model": True}
+
     async def fill(self, session: str, events: Sequence[Event]) -> None:
         """Events of a session that is made later. Before the hub starts."""
         (self.root / "state").mkdir(mode=0o700, exist_ok=True)

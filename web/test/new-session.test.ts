@@ -34,7 +34,7 @@ it('has the prompt first, Start always in sight, and what was used last', async 
   expect(box.querySelector('form textarea, form input')).toBe(field('textarea'))
   expect(field('.sheet-foot button[type=submit]').getAttribute('form')).toBe('new-session')
   expect(field<HTMLInputElement>('[aria-label=Directory]').value).toBe('/home/me/last')
-  expect(field<HTMLInputElement>('input[list=known-models]').value).toBe('big')
+  expect(field<HTMLInputElement>('input[list^=models-]').value).toBe('big')
   expect([...box.querySelectorAll<HTMLInputElement>('input:checked')].map((one) => one.closest('label')!.textContent)).toEqual(['Codex', 'Editsedits freely, asks before commands and the network'])
   expect(box.querySelector('input[name=node]'), 'there is one machine').toBeNull()
   hub.reply = () => [201, { id: 'x' }]
@@ -63,7 +63,7 @@ it('offers the efforts and models that the agent has, and none where it has none
   const effort = () => [...box.querySelectorAll('label')].find((one) => one.textContent!.startsWith('Effort'))?.querySelector('select')
   const levels = () => [...effort()!.options].map((one) => one.value)
   expect([effort()!.value, levels()]).toEqual(['high', ['', 'low', 'high']])
-  expect([...box.querySelectorAll<HTMLOptionElement>('#known-models option')].map((one) => one.value)).toEqual(['big', 'small'])
+  expect([...box.querySelectorAll<HTMLOptionElement>('[id^=models-] option')].map((one) => one.value)).toEqual(['big', 'small'])
   const choose = async (at: number) => {
     box.querySelectorAll<HTMLInputElement>('input[name=agent]')[at]!.click()
     await painted()
@@ -107,7 +107,7 @@ it('asks an agent for its models when its list is missing or old, says how old i
     await painted()
   }
   const type = async (model: string) => {
-    const field = box.querySelector<HTMLInputElement>('input[list=known-models]')!
+    const field = box.querySelector<HTMLInputElement>('input[list^=models-]')!
     field.value = model
     field.dispatchEvent(new Event('input', { bubbles: true }))
     await painted()
