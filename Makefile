@@ -22,7 +22,7 @@ FAST_WORKERS ?= 3
 # With bytecode, wherever else it is not wanted: what pytest makes of 250 test modules is made once, not by each worker.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # A folder in memory with a gigabyte to spare, where programs may be run; empty where there is none. The tests without agents
-# sync thousands of small files, and a disk takes milliseconds for each. Agents' own sandboxes hide /dev/shm.
+# sync thousands of small files, and a disk takes milliseconds for each. Agents bring sandboxes with a /dev of their own.
 IN_MEMORY := $(shell awk '$$2 == "/dev/shm" && $$3 == "tmpfs" && $$4 !~ /noexec/ {print $$2}' /proc/mounts 2>/dev/null | tail -1 | \
 	xargs -r df -Pk | awk 'NR == 2 && $$4 > 1000000 {print $$6}')
 # Debian's packages, as root or by sudo.

@@ -31,7 +31,7 @@ TIELINE = Path(sys.executable).parent / "tieline"
 WORK_S = 90.0
 
 TRIES = """
-import json, re, socket, subprocess, sys, time, urllib.error, urllib.request
+import json, os, re, socket, subprocess, sys, time, urllib.error, urllib.request
 from pathlib import Path
 
 state, url, *more = sys.argv[1:]
@@ -43,11 +43,17 @@ def by_key(key):
     except urllib.error.HTTPError as error:
         return error.code
 
+def content(file):
+    try:
+        return Path(file).read_bytes()
+    except OSError:  # a socket, or what the hub has just replaced
+        return b""
+
 def by_keys():
     words = {""}
-    for file in Path(state).rglob("*"):
-        if file.is_file():
-            found = re.findall(rb"tl_[A-Za-z0-9_-]{40,}|\\b[A-Za-z0-9_-]{43}\\b", file.read_bytes())
+    for folder, _, files in os.walk(state):
+        for file in files:
+            found = re.findall(rb"tl_[A-Za-z0-9_-]{40,}|\\b[A-Za-z0-9_-]{43}\\b", content(os.path.join(folder, file)))
             words.update(word.decode() for word in found)
     return sorted({by_key(word) for word in sorted(words)[:200]})
 

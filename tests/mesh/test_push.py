@@ -176,6 +176,33 @@ async def test_a_running_turn_is_joined_where_the_harness_allows_it(tmp_path: Pa
         await at.reaches(id, "injected")
 
 
+@pytest.mark.parametrize("call", ["ask_agent", "wait_for_messages"])
+async def test_what_a_call_of_the_agent_waits_for_is_left_to_it(tmp_path: Path, call: str) -> None:
+    """Pushed, it would come only after the call, which would go on waiting. What comes besides is pushed after it."""
+    caller = Caller(machine="here", harness=ALICE.harness, session=ALICE.session)
+    bob = Caller(machine="here", harness="other", session="s-2")
+    async with stage(tmp_path, "idle_wake", "mid_turn") as at:
+        await at.pusher.changed(replace(ALICE, activity="working"))
+        await at.mesh.register_agent(bob, name="bob")
+        member = at.mesh.directory.by_session("here", ALICE.harness, ALICE.session)
+        assert member is not None
+        if call == "ask_agent":
+            waiting = asyncio.create_task(at.mesh.ask_agent(caller, "bob", "How many?", timeout_s=60))
+            (question,) = (await at.mesh.wait_for_messages(bob, timeout_s=60)).messages
+            besides = await at.send("besides")
+            await at.mesh.reply(bob, question.id, "three")
+            answer = (await waiting).answer
+            assert answer is not None and answer.text == "three"
+            await at.reaches(besides, "injected")
+            assert [text for _, text in at.reach.pushed if "three" in text] == []
+        else:
+            waiting = asyncio.create_task(at.mesh.wait_for_messages(caller, timeout_s=60))
+            await eventually(lambda: at.mesh.mailbox.is_awaited(member.address), "it does not wait")
+            await at.send("for the call")
+            assert [message.text for message in (await waiting).messages] == ["for the call"]
+            assert at.reach.pushed == []
+
+
 async def test_one_wake_brings_all_that_wait(tmp_path: Path) -> None:
     async with stage(tmp_path, "idle_wake") as at:
         await at.pusher.changed(replace(ALICE, activity="working"))

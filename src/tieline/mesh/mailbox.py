@@ -9,7 +9,8 @@ session ended is unread again.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
 
 import msgspec
 from msgspec.structs import replace
@@ -59,6 +60,7 @@ class Mailbox:
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
         self._listeners: dict[str, list[Callable[[], None]]] = {}
         self._on_returned: list[Callable[[str], None]] = []
+        self._awaited = Counter[str]()  # address → calls of its agent that wait
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def __enter__(self) -> "Mailbox":
@@ -100,9 +102,23 @@ class Mailbox:
                     del self._waiters[address]
         return True
 
+    @contextlib.contextmanager
+    def awaited(self, address: str) -> Generator[None]:
+        """A call of its agent waits for messages. They are left to it: brought another way, the agent would have them
+        only when the call is over, and the call would go on waiting."""
+        self._awaited[address] += 1
+        try:
+            yield
+        finally:
+            self._awaited[address] -= 1
+            if not self.is_awaited(address):
+                del self._awaited[address]
+                if self.available(address):
+                    self._tell_returned(address)
+
     def is_awaited(self, address: str) -> bool:
-        """Whether somebody waits for its messages."""
-        return address in self._waiters
+        """Whether a call of its agent waits for messages."""
+        return self._awaited[address] > 0
 
     def on_message(self, address: str, listener: Callable[[], None]) -> Callable[[], None]:
         """Calls `listener` for each message that arrives at the address. Returns a function that ends it."""
@@ -118,8 +134,8 @@ class Mailbox:
         return end
 
     def on_returned(self, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Calls `listener` with the address of messages that were lent out and are unread again. Returns a function
-        that ends it."""
+        """Calls `listener` with the address of messages that were lent out and are unread again, or that no call waits
+        for any more. Returns a function that ends it."""
         self._on_returned.append(listener)
         return lambda: self._on_returned.remove(listener)
 
@@ -189,8 +205,7 @@ class Mailbox:
             self._doubt(address, ids)
         if [id for id in ids if self._end_lease(id)]:
             self._wake(address)
-            for listener in tuple(self._on_returned):
-                listener(address)
+            self._tell_returned(address)
 
     async def took_up(self, address: str) -> None:
         """The member gave a sign that it went on with what it was handed."""
@@ -249,6 +264,10 @@ class Mailbox:
         self._relay.active_deliveries.begin(work, envelope, address)
 
     # --- inside ---
+
+    def _tell_returned(self, address: str) -> None:
+        for listener in tuple(self._on_returned):
+            listener(address)
 
     def _end_lease(self, id: str) -> bool:
         """Whether it was lent out."""

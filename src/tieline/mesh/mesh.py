@@ -391,21 +391,22 @@ class Mesh:
             elif reason := no_answer_reason(receipt):
                 finished.set_result(reason)
 
-        unsubscribe = self._relay.subscribe(on_receipt)
-        try:
-            sent = await self._send(me, self.directory.resolve(to), text, key=key)
-            on_receipt(await self._relay.status(sent.id))
-            await asyncio.wait((finished,), timeout=timeout_s)
-        finally:
-            unsubscribe()
-        receipt = await self._relay.status(sent.id)
-        reason = finished.result() if finished.done() else "timeout"
-        finished.cancel()
-        if receipt.answer:
-            (answer, *_) = await self.mailbox.offer(me.address, 1, only=(receipt.answer,)) or (None,)
-            if answer is not None:
-                return AgentAnswer(question=self._sent(receipt), answer=self._peer_message(answer))
-            reason = "handed_over"  # by another way, just now
+        with self.mailbox.awaited(me.address):
+            unsubscribe = self._relay.subscribe(on_receipt)
+            try:
+                sent = await self._send(me, self.directory.resolve(to), text, key=key)
+                on_receipt(await self._relay.status(sent.id))
+                await asyncio.wait((finished,), timeout=timeout_s)
+            finally:
+                unsubscribe()
+            receipt = await self._relay.status(sent.id)
+            reason = finished.result() if finished.done() else "timeout"
+            finished.cancel()
+            if receipt.answer:
+                (answer, *_) = await self.mailbox.offer(me.address, 1, only=(receipt.answer,)) or (None,)
+                if answer is not None:
+                    return AgentAnswer(question=self._sent(receipt), answer=self._peer_message(answer))
+                reason = "handed_over"  # by another way, just now
         details = {
             "timeout": "No answer yet. If one comes, it is delivered to you as a message.",
             "handed_over": "The answer was delivered to you as a message just now.",
@@ -428,8 +429,9 @@ class Mesh:
     ) -> FetchedMessages:
         """The same, as soon as there is one; without any after the timeout."""
         me = self._with_inbox(await self._active(caller))
-        if await self.mailbox.wait(me.address, min(max(timeout_s, 0.0), MAX_WAIT_S)):
-            return await self.offer(me.address, min(limit, MAX_FETCH))
+        with self.mailbox.awaited(me.address):
+            if await self.mailbox.wait(me.address, min(max(timeout_s, 0.0), MAX_WAIT_S)):
+                return await self.offer(me.address, min(limit, MAX_FETCH))
         return FetchedMessages()
 
     async def offer(self, address: str, limit: int = MAX_FETCH) -> FetchedMessages:

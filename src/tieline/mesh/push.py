@@ -249,6 +249,8 @@ class Pusher:
         rung: Rung = "idle_wake" if session.activity == "idle" else "mid_turn"
         if rung not in reach.rungs or not mailbox.available(member.address):
             return
+        if rung == "mid_turn" and mailbox.is_awaited(member.address):
+            return
         if rung == "idle_wake" and not self._may_wake(member.id):
             log.warning("%s is woken too often; its messages wait for its next turn", member.name)
             return
