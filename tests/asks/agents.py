@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.asks.rows import claude_code, codex, copilot, gemini, opencode, pi, qwen, vibe
+from tests.asks.rows import claude_code, codex, codex_acp, copilot, gemini, opencode, pi, qwen, vibe
 from tests.asks.stage import Cast, Row
 from tests.asks.words import SPOKEN, spoken
 from tests.more_agents.python.install import binaries
@@ -17,6 +17,7 @@ from tieline.testing.rig import Rig
 from tieline.testing.rigs.claude_agent_acp import ClaudeAgentAcpRig
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
+from tieline.testing.rigs.codex_acp import CodexAcpRig
 from tieline.testing.rigs.copilot import CopilotRig
 from tieline.testing.rigs.gemini import GeminiRig
 from tieline.testing.rigs.opencode import OpenCodeRig
@@ -62,6 +63,7 @@ CASTS = (
 MORE_CASTS = (
     Cast(agent="pi", rig=lambda home: PiRig(home, MORE / "pi", MORE), rows=pi.rows),
     Cast(agent="claude-agent-acp", rig=lambda home: ClaudeAgentAcpRig(home, MORE), rows=claude_code.rows),
+    Cast(agent="codex-acp", rig=lambda home: CodexAcpRig(home, MORE), rows=codex_acp.rows),
     Cast(agent="vibe", rig=lambda home: VibeRig(home, binaries("vibe")), rows=vibe.rows),
 )
 """Played by `make test-agents`."""

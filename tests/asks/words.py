@@ -39,6 +39,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Every kind of ask that an agent can make."""
 KINDS["claude-agent-acp"] = KINDS["claude-code"]
+KINDS["codex-acp"] = (*(kind for kind in KINDS["codex"] if "permissions" not in kind), "command that reads")
 
 TOOLS: dict[str, dict[str, str]] = {
     "claude-code": {
@@ -90,6 +91,7 @@ TOOLS: dict[str, dict[str, str]] = {
 """Every tool that each agent offers its model, with the row that shows its ask; empty: it was seen to ask nothing."""
 _SEARCH_FOR_TOOLS = ("Task", "ToolSearch", "DeferredToolPlaceholder")
 TOOLS["claude-agent-acp"] = {name: kind for name, kind in TOOLS["claude-code"].items() if name not in _SEARCH_FOR_TOOLS}
+TOOLS["codex-acp"] = {name: kind for name, kind in TOOLS["codex"].items() if name != "request_permissions"}
 
 
 def spoken(between: str = " ", *, bidi: bool = True) -> str:

@@ -104,6 +104,7 @@ class SharedAcpAgents:
         content = Path(named[0]).read_bytes()
         copy = Path(self._folder.name, f"{hashlib.sha256(content).hexdigest()[:16]}-{named[1]}")
         copy.write_bytes(content)
+        copy.chmod(Path(named[0]).stat().st_mode)
         return value[: named.start()] + str(copy)
 
 

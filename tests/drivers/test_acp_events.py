@@ -52,7 +52,7 @@ def play(name: str, preset: str) -> tuple[list[Event], AcpNormaliser, dict[str, 
             case "session/update":
                 normaliser.feed(message["params"]["update"])
             case "session/request_permission":
-                normaliser.permission_requested(message["params"]["toolCall"])
+                normaliser.permission_requested(message["params"])
             case _:
                 result = message["result"]
     normaliser.end()

@@ -82,8 +82,9 @@ def test_a_trait_without_its_value_is_refused() -> None:
 
 
 def test_only_tested_presets_have_rules_of_their_own() -> None:
-    assert {name for name, preset in PRESETS.items() if preset.control} == {"gemini", "opencode-acp"}
-    assert all(PRESETS[name].tested for name in ("gemini", "opencode-acp"))
+    controlled = {name for name, preset in PRESETS.items() if preset.control}
+    assert controlled == {"gemini", "opencode-acp", "codex-acp"}
+    assert all(PRESETS[name].tested for name in controlled)
 
 
 def test_gemini_is_started_with_its_rules() -> None:

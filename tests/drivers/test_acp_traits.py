@@ -24,6 +24,7 @@ from tieline.events import (
     Edit,
     Error,
     Event,
+    Mcp,
     Text,
     ToolOutput,
     ToolResult,
@@ -159,10 +160,10 @@ async def test_consent_that_is_asked_for_at_the_start_is_refused_and_told(bench:
 
 
 @pytest.mark.parametrize(
-    ("policy", "mode"), [("ask", "read-only"), ("edits", "workspace-write"), ("full", "workspace-write")]
+    ("policy", "mode"), [("ask", "read-only"), ("edits", "read-only"), ("full", "agent-full-access")]
 )
 async def test_codex_asks_in_the_mode_of_the_policy(bench: Bench, policy: str, mode: str) -> None:
-    bench.env["INITIAL_AGENT_MODE"] = "agent-full-access"
+    bench.env["INITIAL_AGENT_MODE"] = "agent"
     seen = await bench.turn("codex-acp", START, END, policy=policy)
     assert json.loads(done(seen).text)["environment"]["INITIAL_AGENT_MODE"] == mode
 
@@ -258,7 +259,7 @@ FAILED = update(status="failed")
         ("qwen", [RUN, ask(), FAILED, END]),
         ("droid", [chunk("I run it."), RUN, ask(), END]),
         ("copilot", [RUN, ask(), chunk("Info: Operation cancelled by user"), END]),
-        ("codex-acp", [RUN, ask(), result(stopReason="cancelled")]),
+        ("grok", [RUN, ask(), result(stopReason="cancelled")]),
         ("cursor", [RUN, ask(), FAILED, call("c2", title="b", kind="read", rawInput={"path": "b"}), END]),
     ],
 )
@@ -319,7 +320,6 @@ async def test_an_open_ask_is_withdrawn_before_the_turn_is_cancelled(bench: Benc
 FAILURES = {
     "copilot": "Error: 400 the model is not known\n(Request ID: 1)",
     "goose": "Ran into this error: Request failed: bad request (400).",
-    "codex-acp": '{"error": {"message": "no such model", "type": "invalid_request_error"}}',
 }
 
 
@@ -332,6 +332,16 @@ async def test_an_error_is_no_success(bench: Bench, preset: str) -> None:
     assert (failed.status, failed.error) == ("error", words)
     assert spoken.status == "success", "a model that speaks of an error"
     assert worked.status == "success", "a model that worked"
+
+
+@pytest.mark.parametrize("state", ["systemError", "idle"])
+async def test_codex_says_beside_the_text_that_the_turn_has_failed(bench: Bench, state: str) -> None:
+    news = {"sessionUpdate": "session_info_update", "_meta": {"codex": {"threadStatus": {"type": state}}}}
+    seen = await bench.turn(
+        "codex-acp", chunk("Let me see."), RUN, {"update": news}, chunk("429 Too Many Requests\n\n"), END
+    )
+    failed = state == "systemError"
+    assert (done(seen).status, done(seen).error) == (("error", "429 Too Many Requests") if failed else ("success", ""))
 
 
 async def test_the_errors_of_one_agent_are_another_ones_words(bench: Bench) -> None:
@@ -478,6 +488,37 @@ async def test_one_ask_of_openhands_is_about_all_calls_that_have_begun(bench: Be
         assert denied == ([] if decision else ["c1", "c2"])
 
 
+# --- questions by forms -----------------------------------------------------------------------------------------------
+
+CHOICE = {"type": "string", "oneOf": [{"const": name, "title": name} for name in ("Red", "Blue")]}
+NOTED = {"choice": {**CHOICE, "title": "Which colour?", "description": "Colour"}, "choice_note": {"type": "string"}}
+FORMS = {
+    "codex-acp": ("Codex needs your input to continue.", NOTED),
+    "kimi": ("Which colour?", {"q0": {**CHOICE, "title": "Colour"}}),
+}
+"""What each agent's form says and has."""
+ANSWERS = [
+    ("codex-acp", "Blue", {"choice": "Blue"}),
+    ("codex-acp", "Rather green", {"choice_note": "Rather green"}),
+    ("kimi", "Blue", {"q0": "Blue"}),
+]
+
+
+@pytest.mark.parametrize(("preset", "chosen", "content"), ANSWERS)
+async def test_a_question_by_a_form(bench: Bench, preset: str, chosen: str, content: dict[str, str]) -> None:
+    message, fields = FORMS[preset]
+    form = {"mode": "form", "message": message, "requestedSchema": {"type": "object", "properties": fields}}
+    steps = [{"ask": "elicitation/create", "params": form}, ANSWERED, END]
+
+    def decide(ask: Ask) -> Answer:
+        (question,) = ask.questions
+        assert (question.text, question.header) == ("Which colour?", "Colour")
+        return Answer(ask.id, "allow", answers={question.id: (chosen,)})
+
+    seen = await bench.turn(preset, *steps, on_ask=decide)
+    assert json.loads(done(seen).text) == {"action": "accept", "content": content}
+
+
 # --- output, names ----------------------------------------------------------------------------------------------------
 
 
@@ -486,6 +527,23 @@ async def test_codex_output_beside_the_content(bench: Bench) -> None:
     seen = await bench.turn("codex-acp", RUN, *pieces, update(status="completed"), chunk("Done."), END)
     assert "".join(output.text for output in of(seen, ToolOutput)) == "one\none\n"
     assert the(seen, ToolResult).output == "one\none\n"
+    with_the_end = update(status="completed", _meta={"terminal_output_delta": {"data": "one\n"}})
+    seen = await bench.turn("codex-acp", RUN, with_the_end, chunk("Done."), END)
+    assert (the(seen, ToolOutput).text, the(seen, ToolResult).output) == ("one\n", "one\n")
+
+
+async def test_a_tool_of_a_server_is_no_command(bench: Bench) -> None:
+    """Codex's adapter calls it one: a policy that allows commands would allow it."""
+    given = {"server": "words", "tool": "speak", "arguments": {"text": "hello"}}
+    told = call(title="mcp.words.speak", kind="execute", rawInput=given, _meta={"is_mcp_tool_call": True})
+    policy = Policy("allow", "allow", "ask")
+    seen = await bench.turn("codex-acp", told, ask(kind="execute"), chunk("No."), END, on_ask=no, policy=policy)
+    asked = the(seen, Ask)
+    assert (asked.action, asked.capability, asked.input) == (Mcp("words", "speak"), None, given)
+    unannounced = ask(kind="execute", title="Run it?")
+    unannounced["params"]["_meta"] = {"is_mcp_tool_approval": True}
+    seen = await bench.turn("codex-acp", unannounced, chunk("No."), END, on_ask=no, policy=policy)
+    assert the(seen, Ask).capability is None
 
 
 async def test_pis_output_beside_the_content_is_whole_each_time(bench: Bench) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from ..policy import Capability
 from .base import Features
 
-Control = Literal["", "gemini-rules", "opencode-permission"]
+Control = Literal["", "gemini-rules", "opencode-permission", "codex-filter"]
 """The agent's own rules that a policy is written into; none: the policy lives by what the agent asks."""
 
 Denial = Literal["told", "ends_turn", "cancelled", "unknown"]
@@ -49,6 +49,8 @@ class Traits(Struct, frozen=True, kw_only=True):
     notice_texts: tuple[str, ...] = ()  # patterns: a piece of an answer that is a notice of its own, not the model's
     error_texts: tuple[str, ...] = ()  # patterns: a turn that has this text alone has failed, whatever the agent says
     asks_together: bool = False  # an ask names no call: it is about all that have begun
+    failure_path: tuple[str, ...] = ()  # where news of the session say how it is doing,
+    failure: str = ""  # and what they say when the turn has failed: then its last text is the error
     title_is_action: bool = False  # an ask's title says all of what it is about
     usage_path: tuple[str, ...] = ("usage",)  # where the prompt's result has the tokens
     subagents_uncounted: bool = False  # what its subagents spend is not among them
@@ -57,8 +59,11 @@ class Traits(Struct, frozen=True, kw_only=True):
     output_path: tuple[str, ...] = ()  # where an update has output of the running call, beside its content
     output_whole: bool = False  # what is there is all of it so far, not what is new
     name_path: tuple[str, ...] = ()  # where a call has its tool's name
+    mcp_marks: tuple[str, ...] = ()  # what marks a call of an MCP server's tool, or its ask, under `_meta`
     command_prefix: str = ""  # after this, the text of an ask is the command, where nothing else tells it
     questions_path: tuple[str, ...] = ()  # where a call that asks for permission has questions instead
+    title_is_question: bool = False  # a form's field has the question as its title, and a heading as its description
+    note_suffix: str = ""  # the field for an answer in one's own words is called like the question's, with this
     preferred_options: tuple[str, ...] = ()  # ids of the options to pick where several are of the same kind
 
 
@@ -84,7 +89,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     control: Control = ""
     asks: tuple[Capability, ...] = ()  # what it asks before, always, when it is started like this
     mode: str = ""  # the session mode that this takes
-    mode_writes: str = ""  # the one for a policy that allows to write files; none: the same
+    mode_full: str = ""  # the one for a policy that allows everything; none: the same
     mode_env: str = ""  # the variable that sets the mode at the start; none: it is set in the session
     fixed_env: Mapping[str, str] = {}  # variables that make it ask, whatever the caller's environment says
     settings: str = ""  # a file of settings that make it ask, whatever the user's own say
@@ -100,6 +105,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     overriding_files: tuple[str, ...] = ()
     lifting_commands: tuple[str, ...] = ()  # commands of its own, given as a prompt, after which it asks less
     supports_always: bool = True  # whether "allow always" has an effect
+    unasked: str = ""  # which commands run all the same, for the receipt
 
     # quirks
     # What its ask looks like where it leaves a part of the action out, and the input is not known → what that is.
@@ -371,18 +377,31 @@ PRESETS: dict[str, Preset] = {
         install="npm install -g @agentclientprotocol/codex-acp",
         sign_in="Run `codex login`, or set OPENAI_API_KEY.",
         api_key_vars=("OPENAI_API_KEY", "CODEX_API_KEY"),
-        features=_features(resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True),
-        # By default a model of its own decides about asks, and none reaches us.
+        login_files=(".codex/auth.json",),
+        features=_features(
+            resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True, questions=True
+        ),
+        tested="2.6.0",
+        floor="2.6.0",
+        # By itself a model of its own decides about asks. In this mode people do; the filter makes it ask.
+        control="codex-filter",
         mode="read-only",
-        mode_writes="workspace-write",
+        mode_full="agent-full-access",
         mode_env="INITIAL_AGENT_MODE",
+        supports_always=False,  # it would be a rule for all sessions to come, whatever their policy
+        unasked="Commands that your own Codex rules (rules/*.rules) allow run unasked.",
         traits=Traits(
-            denial="cancelled",
-            usage="unknown",
+            denial="told",
+            usage="turn",
             mcp="session",
             steering="request",
             progress="output",
-            error_texts=(r'\{\s*(?:"type"\s*:\s*"error"\s*,.*)?"error"\s*:\s*\{.*"message"\s*:.*\}.*\}',),
+            failure_path=("_meta", "codex", "threadStatus", "type"),
+            failure="systemError",
+            name_path=("name",),
+            mcp_marks=("is_mcp_tool_call", "is_mcp_tool_approval"),
+            title_is_question=True,
+            note_suffix="_note",
             output_path=("_meta", "terminal_output_delta", "data"),
         ),
     ),

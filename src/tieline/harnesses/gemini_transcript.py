@@ -273,7 +273,7 @@ class GeminiEvents:
 
     def _open_call(self, id: str, name: str, arguments: Message) -> AcpToolCall:
         fields = {"toolCallId": id, "title": name, "kind": KINDS.get(name, "other"), "rawInput": arguments}
-        self.open_calls[id] = tool = self._normaliser.permission_requested(fields)
+        self.open_calls[id] = tool = self._normaliser.permission_requested({"toolCall": fields})
         return tool
 
     def action(self, tool: AcpToolCall) -> AnyAction:

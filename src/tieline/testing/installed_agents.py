@@ -21,6 +21,7 @@ from .rig import Rig
 from .rigs.claude_agent_acp import ClaudeAgentAcpRig
 from .rigs.claude_code import ClaudeCodeRig
 from .rigs.codex import codex_rig
+from .rigs.codex_acp import CodexAcpRig
 from .rigs.copilot import CopilotRig
 from .rigs.gemini import GeminiRig
 from .rigs.opencode import OpenCodeRig
@@ -42,6 +43,7 @@ RECIPES: dict[str, Recipe] = {
     "copilot": lambda home, program: CopilotRig(home, program.parent),
     "pi": lambda home, program: PiRig(home, program),
     "claude-agent-acp": lambda home, program: ClaudeAgentAcpRig(home, program.parent),
+    "codex-acp": lambda home, program: CodexAcpRig(home, program.parent),
     "vibe": lambda home, program: VibeRig(home, program.parent),
 }
 """By the agent's type."""

@@ -315,7 +315,7 @@ class AcpConversation:
 
     async def _permission(self, turn: Turn, params: Mapping[str, Any]) -> Any:
         """Where one answer is for several calls, they are asked about one after the other, and go together."""
-        tools = self._normaliser.calls_asked_about(params["toolCall"])
+        tools = self._normaliser.calls_asked_about(params)
         answer: Answer | None = None
         for tool in tools:
             action = self._normaliser.action(tool)
@@ -345,17 +345,17 @@ class AcpConversation:
         return consent_response(params, await self._decide(turn, request))
 
     async def _question(self, turn: Turn, params: Mapping[str, Any]) -> Any:
-        questions = parse_questions(params)
+        questions = parse_questions(params, self.preset.traits)
         title = str(params.get("message", ""))
         request = Ask(self._next_ask_id(), "question", title, questions=questions)
         answer = await self._decide(turn, request)
         if answer is not None:
             self._pending_reasons.add(refusal_message(request, answer))
-        return elicitation_response(params, answer)
+        return elicitation_response(params, answer, self.preset.traits)
 
     async def _answers(self, turn: Turn, params: Mapping[str, Any], questions: tuple[Question, ...]) -> Any:
         """Questions that come as a request for permission."""
-        tool = self._normaliser.permission_requested(params["toolCall"])
+        tool = self._normaliser.permission_requested(params)
         request = Ask(self._next_ask_id(), "question", tool.title, questions=questions)
         answer = await self._decide(turn, request)
         if answer is None or answer.decision == "deny":

@@ -143,7 +143,7 @@ def create(name: str, options: Mapping[str, Any]) -> "Acp":
         asks=preset.asks if chosen.asks is None else chosen.asks,
     )
     if chosen.mode is not None:
-        preset = replace(preset, mode=chosen.mode, mode_writes="")
+        preset = replace(preset, mode=chosen.mode, mode_full="")
     return Acp(name, preset, command=chosen.command, env=chosen.env, can=chosen.can)
 
 
@@ -258,6 +258,8 @@ class Acp:
         launch = launch_command(preset, self._command, spec, scratch)
         for path, content in launch.files.items():
             Path(path).write_text(content)
+            if content.startswith("#!"):
+                Path(path).chmod(0o700)
         chown_to_run_as(spec.env, *launch.files, scratch)
         argv = precompiled_command(launch.argv, launch.env) if spec.ahead and self.preset.node else launch.argv
         try:

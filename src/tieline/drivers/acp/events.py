@@ -87,6 +87,7 @@ class AcpNormaliser:
         self._denied = ""  # the call that was denied last
         self._answered = True  # there is something of the model since then
         self._delegated = False  # a subagent was at work
+        self._failed = False  # the agent said so, beside what it says as text
         self._chunk_tokens: dict[str, int] = {}
         self._cost_before = self._cost or 0.0
 
@@ -104,15 +105,17 @@ class AcpNormaliser:
             if not tool.announced:
                 self._announce(tool)
 
-    def calls_asked_about(self, call: Fields) -> list[AcpToolCall]:
+    def calls_asked_about(self, request: Fields) -> list[AcpToolCall]:
         """What a request for permission is about: the call that it names, or all that have begun."""
         begun = [tool for tool in self._tools.values() if tool.announced and not (tool.finished or tool.refused)]
-        return begun if self._traits.asks_together and begun else [self.permission_requested(call)]
+        return begun if self._traits.asks_together and begun else [self.permission_requested(request)]
 
-    def permission_requested(self, call: Fields) -> AcpToolCall:
+    def permission_requested(self, request: Fields) -> AcpToolCall:
         """A request for permission tells of its tool call too, and may be the first to do so."""
         self._close_item()
+        call: Fields = request["toolCall"]
         tool = self._get_tool(call)
+        tool.mcp = tool.mcp or self._is_mcp(request)
         tool.merge_permission_request(call)
         prefix = self._traits.command_prefix
         if prefix and not tool.arguments and prefix in tool.text:
@@ -144,7 +147,9 @@ class AcpNormaliser:
 
     @property
     def told_error(self) -> str:
-        """The turn's only text, where that is an error of the agent's and not an answer of the model's."""
+        """The turn's last text, where that is an error of the agent's and not an answer of the model's."""
+        if self._failed:
+            return self._last_text or "the agent does not say why"
         alone = self._texts == 1 and not self._tools
         return self._last_text if alone and _matches(self._traits.error_texts, self._last_text) else ""
 
@@ -205,6 +210,7 @@ class AcpNormaliser:
     def _tool_call(self, update: dict[str, Any]) -> None:
         self._close_item()
         tool = self._get_tool(update)
+        tool.mcp = tool.mcp or self._is_mcp(update)
         tool.merge(update)
         status = update.get("status")
         progress = self._traits.progress if status not in ("completed", "failed") else "output"
@@ -212,14 +218,15 @@ class AcpNormaliser:
             tool.take_arguments()
         if not tool.announced and (tool.describable or status not in (None, "pending")):
             self._announce(tool)
-        if status in ("completed", "failed"):
-            self._finish(tool, status)
-        elif tool.announced and update["sessionUpdate"] == "tool_call_update":
+        over = status in ("completed", "failed")
+        if tool.announced and update["sessionUpdate"] == "tool_call_update":
             piece = at_path(update, self._traits.output_path)
             if isinstance(piece, str):
                 self._tell_output(tool, piece if self._traits.output_whole else tool.output + piece)
-            elif progress == "output" and update.get("content"):
+            elif progress == "output" and update.get("content") and not over:
                 self._tell_output(tool, tool.text)
+        if over:
+            self._finish(tool, cast("str", status))
 
     def _tell_output(self, tool: AcpToolCall, whole: str) -> None:
         """What is new of its output. The content of a call is replaced each time."""
@@ -246,7 +253,10 @@ class AcpNormaliser:
         self._emit(Status("context", f"{update['used']} of {update['size']} tokens"))
 
     def _info(self, update: dict[str, Any]) -> None:
-        self._emit(Status("title", update.get("title") or ""))
+        failure = self._traits.failure
+        self._failed = self._failed or (bool(failure) and at_path(update, self._traits.failure_path) == failure)
+        if title := update.get("title"):
+            self._emit(Status("title", title))
 
     def _options(self, update: dict[str, Any]) -> None:
         chosen = [f"{option['id']}={option.get('currentValue')}" for option in update["configOptions"]]
@@ -280,6 +290,9 @@ class AcpNormaliser:
         if tool is None:
             tool = self._tools[id] = AcpToolCall(self._tool_name(call, id), id)
         return tool
+
+    def _is_mcp(self, told: Fields) -> bool:
+        return any(at_path(told, ("_meta", mark)) for mark in self._traits.mcp_marks)
 
     def _tool_name(self, call: Fields, id: str) -> str:
         mark = self._preset.name_separator

@@ -165,20 +165,41 @@ def _withheld(preset: Preset, tool: AcpToolCall) -> str:
     return ""
 
 
-def parse_questions(params: Fields) -> tuple[Question, ...]:
+def parse_questions(params: Fields, traits: Traits) -> tuple[Question, ...]:
     """The fields of a form, each as a question."""
-    return tuple(_question(name, field) for name, field in _form_fields(params).items())
+    fields = _form_fields(params)
+    notes = _note_fields(fields, traits)
+    if len(fields) == 1:  # some agents have the question as the form's message, and a heading for its only field
+        fields = {name: {"description": params.get("message"), **field} for name, field in fields.items()}
+    return tuple(
+        _question(name, field, traits, noted=name in notes)
+        for name, field in fields.items()
+        if name not in notes.values()
+    )
 
 
-def elicitation_response(params: Fields, answer: Answer | None) -> Fields:
+def elicitation_response(params: Fields, answer: Answer | None, traits: Traits) -> Fields:
     """The response to `elicitation/create`."""
     if answer is None:
         return {"action": "cancel"}
     if answer.decision == "deny":
         return {"action": "decline"}
     fields = _form_fields(params)
-    content = {name: _value(fields[name], chosen) for name, chosen in answer.answers.items() if name in fields}
+    notes = _note_fields(fields, traits)
+    content: dict[str, Any] = {}
+    for name, chosen in answer.answers.items():
+        own = [text for text in chosen if name in notes and text not in _choices(fields[name]).values()]
+        if own:
+            content[notes[name]] = ", ".join(own)
+        elif name in fields:
+            content[name] = _value(fields[name], chosen)
     return {"action": "accept", "content": content}
+
+
+def _note_fields(fields: Fields, traits: Traits) -> Mapping[str, str]:
+    """Questions → the field for an answer in one's own words, which an agent has beside the one of its choices."""
+    named = {name: f"{name}{traits.note_suffix}" for name in fields if traits.note_suffix}
+    return {name: note for name, note in named.items() if note in fields}
 
 
 def _form_fields(params: Fields) -> Fields:
@@ -186,18 +207,21 @@ def _form_fields(params: Fields) -> Fields:
     return schema.get("properties") or {}
 
 
-def _question(name: str, field: Fields) -> Question:
+def _question(name: str, field: Fields, traits: Traits, *, noted: bool) -> Question:
     many = field.get("type") == "array"
     choices = _choices(field.get("items") or {} if many else field)
     if field.get("type") == "boolean":
         choices = {"true": "Yes", "false": "No"}
+    title, text = field.get("title") or "", field.get("description") or field.get("title") or name
+    if traits.title_is_question:
+        title, text = text, title
     return Question(
         id=name,
-        text=field.get("description") or field.get("title") or name,
-        header=field.get("title") or "",
+        text=text,
+        header=title,
         choices=tuple(Choice(value, label) for value, label in choices.items()),
         many=many,
-        free=not choices,
+        free=noted or not choices,
     )
 
 

@@ -16,6 +16,13 @@ from ..base import McpServer, Spec
 RULES_FILE = "tieline-rules.toml"
 MCP_FILE = "tieline-mcp.json"
 SETTINGS_FILE = "tieline-settings.json"
+FILTER_FILE = "tieline-codex.cjs"
+CODEX_FEATURES = {
+    "features": {"default_mode_request_user_input": True},  # or it asks questions in its plan mode only
+    "tools": {"update_plan": {"enabled": True}},  # or it depends on the model whether there are plans
+    "suppress_unstable_features_warning": True,  # for the first of these
+}
+FILTER = Path(__file__).with_name("codex_filter.cjs")
 
 MAX_LINK = 8192
 """Bytes of the file by which a linked worktree names its repository."""
@@ -53,12 +60,16 @@ def launch_command(preset: Preset, command: Sequence[str], spec: Spec, directory
     elif preset.control == "opencode-permission":
         env["OPENCODE_CONFIG_CONTENT"] = opencode_config(env.get("OPENCODE_CONFIG_CONTENT", ""))
         env["OPENCODE_PERMISSION"] = msgspec.json.encode(opencode_permission(preset, spec.policy)).decode()
+    elif preset.control == "codex-filter":
+        path = str(Path(directory, FILTER_FILE))
+        files[path] = codex_filter(argv[0], env.get("CODEX_PATH", ""), spec.policy)
+        env["CODEX_PATH"] = path
     return AcpLaunch(tuple(argv), env, files)
 
 
 def session_mode(preset: Preset, policy: Policy) -> str:
     """The mode in which the agent asks about what the policy does not allow; empty: whichever it starts in."""
-    return preset.mode_writes if preset.mode_writes and policy.file_write == "allow" else preset.mode
+    return preset.mode_full if preset.mode_full and allows_all(policy) else preset.mode
 
 
 def mcp_config(servers: Mapping[str, McpServer]) -> str:
@@ -79,12 +90,14 @@ def receipt(preset: Preset, policy: Policy) -> Receipt:
     lines: dict[Capability, Enforcement] = {}
     for capability in CAPABILITIES:
         level = policy.level(capability)
-        means = _means_for(preset, capability, level)
+        means = _means_for(preset, capability, level, full=allows_all(policy))
         note = ""
         if means == "none" and level != "allow":
             note = "the agent does not always ask before it"
         elif level != "allow" and capability != "shell" and shell:
             note = "a command that is permitted to run can still do it"
+        elif level != "allow" and capability == "shell":
+            note = preset.unasked
         lines[capability] = Enforcement(level, means, note)
     return Receipt.from_lines(lines)
 
@@ -123,13 +136,19 @@ def _repository_folders(cwd: Path) -> list[Path]:
 
 def lifts_policy(preset: Preset, policy: Policy, text: str) -> str:
     """The command of the agent's own that a prompt begins with and after which the policy would hold no more."""
-    if all(policy.level(capability) == "allow" for capability in CAPABILITIES):
+    if allows_all(policy):
         return ""
     word = next(iter(text.split(maxsplit=1)), "").lower()
     return word if word.removeprefix("/") in preset.lifting_commands and word.startswith("/") else ""
 
 
-def _means_for(preset: Preset, capability: Capability, level: Level) -> Means:
+def allows_all(policy: Policy) -> bool:
+    return all(policy.level(capability) == "allow" for capability in CAPABILITIES)
+
+
+def _means_for(preset: Preset, capability: Capability, level: Level, *, full: bool) -> Means:
+    if preset.control == "codex-filter":
+        return "rule" if full or capability == "network" else "prompt"
     if preset.control:
         return "rule" if level == "allow" else "prompt"
     if capability in preset.asks:
@@ -163,6 +182,20 @@ def _rule(tools: Sequence[str], decision: str, *, pattern: str = ".") -> str:
     return "\n".join(lines) + "\n"
 
 
+def codex_filter(adapter: str, codex: str, policy: Policy) -> str:
+    """The program that holds Codex to the policy, under codex-acp. It asks before each command and each patch, then,
+    and what is allowed is allowed by us. Its web search, which asks nothing, is there only where it is allowed."""
+    asking = {} if allows_all(policy) else {"approvalPolicy": "untrusted", "approvalsReviewer": "user"}
+    settings = {
+        "adapter": adapter,
+        "codex": codex,
+        "thread": {**asking, "sandbox": "danger-full-access"},
+        "config": {"web_search": "live" if policy.network == "allow" else "disabled", **CODEX_FEATURES},
+        "turn": {**asking, "sandboxPolicy": {"type": "dangerFullAccess"}},
+    }
+    return f"#!/usr/bin/env node\nconst SETTINGS = {msgspec.json.encode(settings).decode()};\n{FILTER.read_text()}"
+
+
 def opencode_permission(preset: Preset, policy: Policy) -> dict[str, str]:
     """OpenCode's rules: `ask` for what is denied too, so that the refused call is shown with what it wanted to do.
 
@@ -174,8 +207,7 @@ def opencode_permission(preset: Preset, policy: Policy) -> dict[str, str]:
         for capability in CAPABILITIES
         for tool in preset.tools[capability]
     }
-    free = all(policy.level(capability) == "allow" for capability in CAPABILITIES)
-    return rules if free else {**rules, **dict.fromkeys(preset.subagents, "deny")}
+    return rules if allows_all(policy) else {**rules, **dict.fromkeys(preset.subagents, "deny")}
 
 
 def opencode_config(given: str) -> str:

@@ -30,6 +30,7 @@ class AcpToolCall:
         "id",
         "kind",
         "locations",
+        "mcp",
         "name",
         "output",
         "proposed",
@@ -43,6 +44,7 @@ class AcpToolCall:
         self.name = name
         self.title = ""
         self.kind = "other"
+        self.mcp = False  # it is a tool of an MCP server, whatever its kind
         self.arguments: Fields = NOTHING
         self.result: Any = None
         self.content: list[Fields] = []
@@ -148,6 +150,8 @@ class AcpToolCall:
 
     def action(self, kind: str, cwd: str) -> AnyAction:
         """What it does, for a kind of tool."""
+        if self.mcp:
+            return Mcp(self.argument("server"), self.argument("tool") or self.title)
         match kind:
             case "edit" | "delete" | "move":
                 path = self.argument("filePath", "file_path", "path", "notebook_path")

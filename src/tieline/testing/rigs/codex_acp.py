@@ -1,0 +1,21 @@
+"""Codex over ACP by codex-acp, with a scripted model behind it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..acp_rig import AcpRig
+from ..model_apis.responses import Responses
+from .codex import CONFIG, MODEL, dialect
+
+
+class CodexAcpRig(AcpRig):
+    preset = "codex-acp"
+    api = Responses
+    dialect = staticmethod(dialect)
+    limits = frozenset({"propose"})  # as with Codex itself
+
+    def variables(self) -> Mapping[str, str]:
+        return {"SCRIPTED_KEY": "dummy"}
+
+    def files(self) -> Mapping[str, Any]:
+        return {".codex/config.toml": CONFIG.format(model=MODEL, url=self.model.url)}

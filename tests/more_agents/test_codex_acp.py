@@ -1,0 +1,73 @@
+"""Codex over ACP (codex-acp) against the contract, all policies and the matrix of asks."""
+
+from pathlib import Path
+
+import pytest
+from tests.asks.agents import MORE, MORE_CASTS
+from tests.asks.test_matrix import play_on_every_surface
+from tests.asks.test_tools import offered_tools
+from tests.asks.words import TOOLS
+from tests.drivers.acp_contract import OnAgentsOfTheirOwn, OnSharedAgents, agents, shared_rig
+
+from tieline.events import Init, ToolResult
+from tieline.policy import Policy
+from tieline.script import Run, Say
+from tieline.testing.rigs.codex_acp import CodexAcpRig
+from tieline.testing.stream_checks import collect, done, of, the
+
+pytestmark = pytest.mark.real
+__all__ = ["agents", "shared_rig"]
+(CAST,) = [cast for cast in MORE_CASTS if cast.agent == "codex-acp"]
+
+
+@pytest.mark.asyncio(loop_scope="class")
+class TestCodexAcp(OnSharedAgents):
+    RIG = CodexAcpRig
+    BINARIES = MORE
+
+    async def test_a_repository_is_not_trusted_by_itself(self, rig: CodexAcpRig, place: Path) -> None:
+        """Nor what its rules would let pass, nor commands that only read."""
+        (place / ".git").mkdir()
+        (place / ".codex/rules").mkdir(parents=True)
+        allow = 'prefix_rule(pattern=["{}"], decision="allow")\n'
+        (place / ".codex/rules/default.rules").write_text("".join(map(allow.format, ("touch", "ls"))))
+        for command in ("touch denied.txt", "ls"):
+            rig.play([Run(command)], [Say("Refused.")])
+            async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+                seen = await collect(session.turn("do it"))
+            assert [result.status for result in of(seen, ToolResult)] == ["denied"]
+            assert (done(seen).status, done(seen).text.strip()) == ("success", "Refused."), "its model goes on"
+        assert not (place / "denied.txt").exists()
+
+    async def test_no_model_call_is_its_own(self, rig: CodexAcpRig, place: Path) -> None:
+        """Neither one that thinks up a title, nor one that decides."""
+        rig.play([Run("true")], [Say("Done.")])
+        before = len(rig.model.requests)
+        async with self.session(rig, place) as session:
+            await collect(session.turn("do it"))
+            rig.play([Say("Again.")])
+            await collect(session.turn("again"))
+        assert len(rig.model.requests) - before == 3
+
+    async def test_init(self, rig: CodexAcpRig, place: Path) -> None:
+        rig.play([Say("Done.")])
+        async with self.session(rig, place) as session:
+            init = the(await collect(session.turn("hello")), Init)
+        assert init.version == rig.driver.tested
+
+
+class TestCodexAcpAlone(OnAgentsOfTheirOwn):
+    RIG = CodexAcpRig
+    BINARIES = MORE
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_every_ask_is_whole_on_every_surface(tmp_path: Path) -> None:
+    wrong = await play_on_every_surface(CAST, tmp_path)
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.slow
+async def test_every_tool_is_known(tmp_path: Path) -> None:
+    assert await offered_tools(CAST, tmp_path) == set(TOOLS["codex-acp"])
