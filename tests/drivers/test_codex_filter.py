@@ -53,7 +53,8 @@ def test_what_passes(tmp_path: Path) -> None:
     )
     asking = {"approvalPolicy": "untrusted", "approvalsReviewer": "user"}
     config = thread["params"].pop("config")
-    assert "projects" not in config and config["web_search"] == "disabled"
+    assert config["projects"] == {"/place": {"trust_level": "untrusted"}}
+    assert config["web_search"] == "disabled"
     assert config["features"] == {"theirs": False, "default_mode_request_user_input": True}
     assert thread["params"] == {"cwd": "/place", **asking, "sandbox": "danger-full-access"}
     assert resumed["params"]["approvalPolicy"] == "untrusted"

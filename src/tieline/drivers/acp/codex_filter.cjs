@@ -38,8 +38,9 @@ function held(message) {
   if (result?.decision === "cancel") return { ...message, result: { ...result, decision: "decline" } };
   if (method === "thread/start" && params.ephemeral) return { ...message, method: REFUSED, params: {} };
   if (THREADS.includes(method)) {
-    const { projects, ...config } = params.config ?? {};
-    return { ...message, params: { ...params, ...SETTINGS.thread, config: merged(config, SETTINGS.config) } };
+    const config = merged(params.config ?? {}, SETTINGS.config);
+    for (const project of Object.values(config.projects ?? {})) project.trust_level = "untrusted";
+    return { ...message, params: { ...params, ...SETTINGS.thread, config } };
   }
   if (method !== "turn/start") return message;
   const { permissions, ...turn } = params;
