@@ -46,9 +46,10 @@ BOUNDS = """
 - **event to frame:** the event is on the disk first: of 0.32 ms the writer's thread takes 0.15 (0.07 of it the disk,
   the rest SQLite and the waking of a thread that has just slept). 2.77 to 2.95 was measured.
 - **a command hook, and a message by a process of its own:** most of either is the start of Python, and hcom is a native
-  program. On a quiet machine a bare `python -c pass` takes 16 ms (14 where nothing is installed), which is
-  2.3 to 2.7 times what hcom's whole exchange takes; `tieline message send` imports 3 ms more than that, and the hub
-  takes 2. 2.70 was measured where hcom was slower, 3.74 on the quiet machine: by this reading the row does not hold.
+  program. On a quiet machine Python alone takes 12 ms from its start to the end of `import os`, which is 1.9 times what
+  hcom's whole exchange takes; `tieline message send` imports 3.5 ms more than that, and 5 ms pass in the hub and until
+  the receiver's MCP client has read it. 3.30, 3.31 and 3.31 were measured, with both programs installed as a user has
+  them (3.74 beside what developers have): the row does not hold.
 - **a message to an idle terminal:** it costs Tieline a few milliseconds; the rest is the harness. A harness's own time
   from Enter to the model is 0.1 to 0.4 s and differs by half from turn to turn, so single runs of these rows lie apart:
   0.6 to 1.3 was measured for Claude Code, 0.8 to 1.0 for Codex, 0.5 to 1.6 for OpenCode (the last beside a test suite).
