@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ async def test_it_is_durable_by_its_settings(tmp_path: Path) -> None:
     path = tmp_path / "bus.db"
     async with open_bus(f"sqlite:///{path}") as bus:  # one slash more does no harm
         await bus.publish("a.b", b"")
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path)) as raw, raw:
         assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert raw.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
         assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -88,7 +89,7 @@ def test_an_agent_gives_itself_no_rule(cli: CliProcess, tmp_path: Path) -> None:
     forge = f"{sys.executable} {script} {file} '{msgspec.json.encode(OTHER).decode()}'"
     save(cli, AskRule(id="r1", match="exact", pattern=forge))
     run(cli, forge, "touch second")
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         assert connection.execute("SELECT count(*) FROM entries WHERE key = 'r9'").fetchone() == (1,), "it did write it"
     assert not made(cli, "second")
 

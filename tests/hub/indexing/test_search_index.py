@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import msgspec
@@ -170,7 +170,7 @@ async def test_what_is_removed_or_trimmed_leaves_the_index(file_bus: Bus, tmp_pa
         assert await index.found("secret") == ["another secret"]
         await file_bus.trim("events.>", keep=0)
         assert await index.search.tidy() == 1
-    with sqlite3.connect(tmp_path / "search.db") as file:
+    with closing(sqlite3.connect(tmp_path / "search.db")) as file, file:
         assert file.execute("SELECT count(*) FROM words").fetchone() == (0,)
 
 
@@ -180,7 +180,7 @@ async def test_the_words_of_a_removed_session_are_not_indexed_again(file_bus: Bu
     await file_bus.table(SESSIONS).delete("s1")
     async with opened(file_bus, tmp_path / "search.db") as index:
         await index.indexer.sync(60)
-    with sqlite3.connect(tmp_path / "search.db") as file:
+    with closing(sqlite3.connect(tmp_path / "search.db")) as file, file:
         assert file.execute("SELECT count(*) FROM words").fetchone() == (0,)
 
 

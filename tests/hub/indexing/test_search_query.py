@@ -1,6 +1,8 @@
 """Whatever is typed, FTS5 understands it, and it means what it says."""
 
 import sqlite3
+from collections.abc import Generator
+from contextlib import closing
 
 import pytest
 from hypothesis import given, settings
@@ -19,13 +21,16 @@ TEXTS = {
 }
 
 
+CREATE = "CREATE VIRTUAL TABLE words USING fts5(text, tags, tokenize = 'unicode61 remove_diacritics 2')"
+
+
 @pytest.fixture(scope="module")
-def table() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE VIRTUAL TABLE words USING fts5(text, tags, tokenize = 'unicode61 remove_diacritics 2')")
-    rows = [(id, separated(text), f"k{id}") for id, text in TEXTS.items()]
-    connection.executemany("INSERT INTO words (rowid, text, tags) VALUES (?, ?, ?)", rows)
-    return connection
+def table() -> Generator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(CREATE)
+        rows = [(id, separated(text), f"k{id}") for id, text in TEXTS.items()]
+        connection.executemany("INSERT INTO words (rowid, text, tags) VALUES (?, ?, ?)", rows)
+        yield connection
 
 
 def found(table: sqlite3.Connection, query: str, *tags: str) -> list[int]:
@@ -83,20 +88,20 @@ SYNTAX = st.sampled_from(
 @given(st.lists(st.one_of(SYNTAX, st.text(max_size=6)), max_size=12).map("".join))
 @settings(max_examples=300)
 def test_no_text_is_a_syntax_error(query: str) -> None:
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE VIRTUAL TABLE words USING fts5(text, tags)")
     try:
         expression = match_expression(query, ["k1"])
     except UsageError:
         return
-    connection.execute("SELECT rowid FROM words WHERE words MATCH ?", (expression,)).fetchall()
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE VIRTUAL TABLE words USING fts5(text, tags)")
+        connection.execute("SELECT rowid FROM words WHERE words MATCH ?", (expression,)).fetchall()
 
 
 @given(st.text(max_size=40))
 @settings(max_examples=300)
 def test_a_text_is_found_by_its_own_words(text: str) -> None:
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE VIRTUAL TABLE words USING fts5(text, tags, tokenize = 'unicode61 remove_diacritics 2')")
-    connection.execute("INSERT INTO words VALUES (?, '')", (separated(f"{text} word"),))
     expression = match_expression("word")
-    assert connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (expression,)).fetchone() == (1,)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(CREATE)
+        connection.execute("INSERT INTO words VALUES (?, '')", (separated(f"{text} word"),))
+        assert connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (expression,)).fetchone() == (1,)
