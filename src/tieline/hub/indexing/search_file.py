@@ -189,8 +189,12 @@ class SearchFile:
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA synchronous = normal")  # what a power failure takes from the end is read again
-        connection.execute("PRAGMA cache_size = -16000")
+        try:
+            connection.execute("PRAGMA synchronous = normal")  # what a power failure takes from the end is read again
+            connection.execute("PRAGMA cache_size = -16000")
+        except BaseException:  # it is no database
+            connection.close()
+            raise
         return connection
 
     @contextmanager
