@@ -335,6 +335,25 @@ async def test_what_a_harness_had_only_in_memory_when_its_session_ended_is_unrea
         assert "lost with the turn" in text and "seen before" not in text
 
 
+async def test_what_met_a_turn_that_had_just_begun_is_unread_again_when_the_session_ended(tmp_path: Path) -> None:
+    """The session looked idle, its person began a turn, and the harness kept the text for later."""
+    working = replace(ALICE, activity="working")
+    async with stage(tmp_path, "idle_wake", "mid_turn") as at:
+        at.reach.in_memory = frozenset({"mid_turn"})
+        at.reach.go_on.clear()
+        await at.pusher.changed(ALICE)
+        id = await at.send("never lost")
+        await at.reach.entered.wait()
+        await at.pusher.changed(working)
+        at.reach.go_on.set()
+        await at.reaches(id, "injected")
+        await at.pusher.ended(working)
+        assert await at.state(id) == "stored"
+        await at.pusher.changed(ALICE)
+        await at.reaches(id, "injected")
+        assert ["never lost" in text for _, text in at.reach.pushed] == [True, True]
+
+
 async def test_what_a_harness_had_written_down_before_it_was_killed_is_not_told_twice(tmp_path: Path) -> None:
     working = replace(ALICE, activity="working")
     async with stage(tmp_path, "idle_wake", "mid_turn") as at:

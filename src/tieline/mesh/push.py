@@ -274,7 +274,9 @@ class Pusher:
         except BaseException:
             mailbox.release(member.address, ids)
             raise
-        await mailbox.confirm(member.address, ids, in_memory=rung in reach.in_memory)
+        # Idle when it was looked at, and in a turn before it had the text: then it waits like any text of a running turn.
+        met: set[Rung] = {rung, "mid_turn"} if woken.is_set() else {rung}
+        await mailbox.confirm(member.address, ids, in_memory=not met.isdisjoint(reach.in_memory))
         if rung == "idle_wake":
             self._wakes.setdefault(member.id, deque(maxlen=MAX_WAKES)).append(time.monotonic())
             with suppress(TimeoutError):  # its turn was over before it was seen, or its harness does not tell
