@@ -274,7 +274,7 @@ class Pusher:
         except BaseException:
             mailbox.release(member.address, ids)
             raise
-        # Idle when it was looked at, and in a turn before it had the text: then it waits like any text of a running turn.
+        # Idle when it was looked at, and in a turn before it had the text: there it waits as in any running turn.
         met: set[Rung] = {rung, "mid_turn"} if woken.is_set() else {rung}
         await mailbox.confirm(member.address, ids, in_memory=not met.isdisjoint(reach.in_memory))
         if rung == "idle_wake":
