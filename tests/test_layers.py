@@ -46,6 +46,7 @@ LAYERS: list[set[str]] = [
         "drivers.unified_diff",
         "drivers.current_file",
         "drivers.claude_edits",
+        "drivers.repository_folders",
         "drivers.run_as",
         "drivers.denial_reasons",
         "drivers.version_command",

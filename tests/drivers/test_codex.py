@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.drivers.codex_repositories import PLACES, folder_under_rules
 
 from tieline.api import open_session
 from tieline.config import Config
@@ -136,34 +137,31 @@ async def test_own_rules_of_the_user_are_not_asked_about(rig: CodexRig, place: P
         assert the(seen, ToolResult).status == ("ok" if ran else "denied")
 
 
-@pytest.mark.parametrize("where", ["here", "above", "by a link"])
-async def test_rules_of_a_repository_allow_nothing(rig: CodexRig, place: Path, tmp_path: Path, where: str) -> None:
-    """A stranger wrote them; also not where Codex has been told, or has told itself, that the repository is trusted."""
-    (place / ".git").mkdir(exist_ok=True)
-    rules = place / ".codex/rules/default.rules"
-    rules.parent.mkdir(parents=True)
-    rules.write_text('prefix_rule(pattern=["touch"], decision="allow")\n')
-    cwd = place
-    if where == "above":
-        cwd = place / "below"
-        cwd.mkdir()
-    elif where == "by a link":
-        cwd = tmp_path / "link"
-        cwd.symlink_to(place)
+@pytest.mark.parametrize("where", PLACES)
+async def test_rules_of_a_repository_allow_nothing(rig: CodexRig, tmp_path: Path, where: str) -> None:
+    """A stranger wrote them; also not where Codex has been told, or has told itself, that the repository is trusted,
+    and not in a conversation that is resumed."""
+    repository, cwd = folder_under_rules(tmp_path, where)
     config = tmp_path / "home/.codex/config.toml"
     with config.open("a") as file:
-        file.write(f'\n[projects."{place.resolve()}"]\ntrust_level = "trusted"\n')
+        for trusted in {repository.resolve(), cwd.resolve()}:
+            file.write(f'\n[projects."{trusted}"]\ntrust_level = "trusted"\n')
     before = config.read_text()
     asked: list[Ask] = []
-    rig.play([Run("touch ran.txt")], [Say("Not touched.")])
 
     def decide(ask: Ask) -> bool:
         asked.append(ask)
         return False
 
-    async with open_session(rig.driver, cwd=cwd, policy=Policy(), on_ask=decide, **rig.options) as session:
-        await collect(session.turn("touch it"))
-    assert len(asked) == 1 and not (cwd / "ran.txt").exists()
+    native = ""
+    for number in (1, 2):
+        rig.play([Run("touch ran.txt")], [Say("Not touched.")])
+        async with open_session(
+            rig.driver, cwd=cwd, policy=Policy(), on_ask=decide, resume=native, **rig.options
+        ) as session:
+            await collect(session.turn("touch it"))
+            native = session.native_id
+        assert len(asked) == number and not (cwd / "ran.txt").exists()
     assert config.read_text() == before, "it made the repository trusted"
 
 

@@ -23,7 +23,7 @@ def passed(place: Path, policy: Policy, *messages: dict[str, Any]) -> list[Any]:
     """What Codex hears of these."""
     codex, program = place / "codex", place / "filter.cjs"
     codex.write_text(ECHO)
-    program.write_text(codex_filter("codex-acp", str(codex), policy))
+    program.write_text(codex_filter("codex-acp", str(codex), Spec(cwd=str(place), policy=policy)))
     codex.chmod(0o700)
     lines = "".join(f"{json.dumps(message, ensure_ascii=False)}\n" for message in messages)
     node = shutil.which("node") or "node"
@@ -53,11 +53,13 @@ def test_what_passes(tmp_path: Path) -> None:
     )
     asking = {"approvalPolicy": "untrusted", "approvalsReviewer": "user"}
     config = thread["params"].pop("config")
-    assert config["projects"] == {"/place": {"trust_level": "untrusted"}}
+    here = {str(tmp_path): {"trust_level": "untrusted"}}
+    assert config["projects"] == {"/place": {"trust_level": "untrusted"}, **here}
     assert config["web_search"] == "disabled"
     assert config["features"] == {"theirs": False, "default_mode_request_user_input": True}
     assert thread["params"] == {"cwd": "/place", **asking, "sandbox": "danger-full-access"}
     assert resumed["params"]["approvalPolicy"] == "untrusted"
+    assert resumed["params"]["config"]["projects"] == here, "of which the adapter says nothing"
     assert (title["id"], title["method"]) == (3, "tieline/no-titles"), "which Codex does not know"
     assert began["params"] == {"threadId": "t", **asking, "sandboxPolicy": {"type": "dangerFullAccess"}}
     assert (yes, no["result"]) == (answers[0], {"decision": "decline"})

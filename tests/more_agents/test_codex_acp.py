@@ -8,12 +8,13 @@ from tests.asks.test_matrix import play_on_every_surface
 from tests.asks.test_tools import offered_tools
 from tests.asks.words import TOOLS
 from tests.drivers.acp_contract import OnAgentsOfTheirOwn, OnSharedAgents, agents, shared_rig
+from tests.drivers.codex_repositories import PLACES, folder_under_rules
 
 from tieline.events import Init, ToolResult
 from tieline.policy import Policy
 from tieline.script import Run, Say
 from tieline.testing.rigs.codex_acp import CodexAcpRig
-from tieline.testing.stream_checks import collect, done, of, the
+from tieline.testing.stream_checks import collect, done, the
 
 pytestmark = pytest.mark.real
 __all__ = ["agents", "shared_rig"]
@@ -25,19 +26,12 @@ class TestCodexAcp(OnSharedAgents):
     RIG = CodexAcpRig
     BINARIES = MORE
 
-    async def test_a_repository_is_not_trusted_by_itself(self, rig: CodexAcpRig, place: Path) -> None:
-        """Nor what its rules would let pass, nor commands that only read."""
-        (place / ".git").mkdir()
-        (place / ".codex/rules").mkdir(parents=True)
-        allow = 'prefix_rule(pattern=["{}"], decision="allow")\n'
-        (place / ".codex/rules/default.rules").write_text("".join(map(allow.format, ("touch", "ls"))))
-        for command in ("touch denied.txt", "ls"):
-            rig.play([Run(command)], [Say("Refused.")])
-            async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
-                seen = await collect(session.turn("do it"))
-            assert [result.status for result in of(seen, ToolResult)] == ["denied"]
-            assert (done(seen).status, done(seen).text.strip()) == ("success", "Refused."), "its model goes on"
-        assert not (place / "denied.txt").exists()
+    async def test_commands_that_only_read_are_asked_about(self, rig: CodexAcpRig, place: Path) -> None:
+        rig.play([Run("ls")], [Say("Refused.")])
+        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+            seen = await collect(session.turn("do it"))
+        assert the(seen, ToolResult).status == "denied"
+        assert (done(seen).status, done(seen).text.strip()) == ("success", "Refused."), "its model goes on"
 
     async def test_no_model_call_is_its_own(self, rig: CodexAcpRig, place: Path) -> None:
         """Neither one that thinks up a title, nor one that decides."""
@@ -59,6 +53,23 @@ class TestCodexAcp(OnSharedAgents):
 class TestCodexAcpAlone(OnAgentsOfTheirOwn):
     RIG = CodexAcpRig
     BINARIES = MORE
+
+    @pytest.mark.parametrize("where", PLACES)
+    async def test_rules_of_a_repository_allow_nothing(self, rig: CodexAcpRig, tmp_path: Path, where: str) -> None:
+        """Neither because Codex has been told that it is trusted, nor in a conversation that is resumed or forked."""
+        repository, cwd = folder_under_rules(tmp_path, where)
+        with (tmp_path / "home/.codex/config.toml").open("a") as config:
+            for trusted in {repository.resolve(), cwd.resolve()}:
+                config.write(f'\n[projects."{trusted}"]\ntrust_level = "trusted"\n')
+        native = ""
+        for fork in (False, False, True):
+            rig.play([Run("touch denied.txt")], [Say("Refused.")])
+            policy = Policy("allow", "deny", "allow")
+            async with self.session(rig, cwd, policy=policy, resume=native, fork=fork) as session:
+                seen = await collect(session.turn("do it"))
+                native = session.native_id
+            assert the(seen, ToolResult).status == "denied"
+            assert not (cwd / "denied.txt").exists()
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ function held(message) {
   if (method === "thread/start" && params.ephemeral) return { ...message, method: REFUSED, params: {} };
   if (THREADS.includes(method)) {
     const config = merged(params.config ?? {}, SETTINGS.config);
-    for (const project of Object.values(config.projects ?? {})) project.trust_level = "untrusted";
+    for (const project of Object.values(config.projects)) project.trust_level = "untrusted";
     return { ...message, params: { ...params, ...SETTINGS.thread, config } };
   }
   if (method !== "turn/start") return message;

@@ -1,7 +1,6 @@
 """How an ACP agent is started, and what a policy becomes: its own rules where it has some, else what it asks."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from ...policy import CAPABILITIES, Capability, Enforcement, Level, Means, Policy, Receipt
-from ...safe_file_read import read_regular
 from ..acp_presets import Preset
 from ..base import McpServer, Spec
+from ..repository_folders import repository_folders
 
 RULES_FILE = "tieline-rules.toml"
 MCP_FILE = "tieline-mcp.json"
@@ -24,8 +23,6 @@ CODEX_FEATURES = {
 }
 FILTER = Path(__file__).with_name("codex_filter.cjs")
 
-MAX_LINK = 8192
-"""Bytes of the file by which a linked worktree names its repository."""
 RULE_PRIORITY = 999
 """The highest priority that a rule of Gemini can have within its tier."""
 
@@ -62,7 +59,7 @@ def launch_command(preset: Preset, command: Sequence[str], spec: Spec, directory
         env["OPENCODE_PERMISSION"] = msgspec.json.encode(opencode_permission(preset, spec.policy)).decode()
     elif preset.control == "codex-filter":
         path = str(Path(directory, FILTER_FILE))
-        files[path] = codex_filter(argv[0], env.get("CODEX_PATH", ""), spec.policy)
+        files[path] = codex_filter(argv[0], env.get("CODEX_PATH", ""), spec)
         env["CODEX_PATH"] = path
     return AcpLaunch(tuple(argv), env, files)
 
@@ -111,27 +108,11 @@ def overriding_rules(preset: Preset, cwd: str = "", root: Path = Path("/"), home
         elif pattern.startswith("~/"):
             folders = [Path(home)] if home else []
         else:
-            folders = _repository_folders(Path(cwd)) if cwd else []
+            folders = repository_folders(cwd) if cwd else []
         for folder in folders:
             if found := next(iter(sorted(folder.glob(pattern.removeprefix("~").removeprefix("/")))), None):
                 return f"/{found.relative_to(root)}"
     return ""
-
-
-def _repository_folders(cwd: Path) -> list[Path]:
-    """The folders whose files an agent reads as those of the repository: from the session's up to the repository's
-    root, and of a linked worktree also the main one."""
-    above = [cwd, *cwd.parents]
-    top = next((folder for folder in above if (folder / ".git").exists()), None)
-    if top is None:
-        return [cwd]
-    folders = above[: above.index(top) + 1]
-    if (top / ".git").is_file():
-        with suppress(OSError, UnicodeDecodeError):
-            link = read_regular(top / ".git", MAX_LINK).decode()
-            own = Path(top, link.partition("gitdir:")[2].strip())  # …/.git/worktrees/NAME
-            folders.append(own.parent.parent.parent)
-    return folders
 
 
 def lifts_policy(preset: Preset, policy: Policy, text: str) -> str:
@@ -182,15 +163,21 @@ def _rule(tools: Sequence[str], decision: str, *, pattern: str = ".") -> str:
     return "\n".join(lines) + "\n"
 
 
-def codex_filter(adapter: str, codex: str, policy: Policy) -> str:
+def codex_filter(adapter: str, codex: str, spec: Spec) -> str:
     """The program that holds Codex to the policy, under codex-acp. It asks before each command and each patch, then,
-    and what is allowed is allowed by us. Its web search, which asks nothing, is there only where it is allowed."""
+    and what is allowed is allowed by us. Its web search, which asks nothing, is there only where it is allowed. The
+    repository is not trusted: neither by the adapter, nor by Codex itself, nor because it once was."""
+    policy = spec.policy
     asking = {} if allows_all(policy) else {"approvalPolicy": "untrusted", "approvalsReviewer": "user"}
     settings = {
         "adapter": adapter,
         "codex": codex,
         "thread": {**asking, "sandbox": "danger-full-access"},
-        "config": {"web_search": "live" if policy.network == "allow" else "disabled", **CODEX_FEATURES},
+        "config": {
+            "web_search": "live" if policy.network == "allow" else "disabled",
+            "projects": {str(folder): {"trust_level": "untrusted"} for folder in repository_folders(spec.cwd)},
+            **CODEX_FEATURES,
+        },
         "turn": {**asking, "sandboxPolicy": {"type": "dangerFullAccess"}},
     }
     return f"#!/usr/bin/env node\nconst SETTINGS = {msgspec.json.encode(settings).decode()};\n{FILTER.read_text()}"

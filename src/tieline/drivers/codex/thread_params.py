@@ -10,6 +10,7 @@ from msgspec import Struct
 from ...config import setting
 from ...errors import UsageError
 from ..base import McpServer, Prompt, Spec
+from ..repository_folders import repository_folders
 from .launch import HANDSHAKE
 from .policy import CodexControls, controls
 
@@ -42,7 +43,8 @@ def thread_params(spec: Spec, told: CodexControls, overrides: Mapping[str, Any])
     """What a thread is started, resumed or forked with."""
     config: dict[str, Any] = {**_dotted(overrides), **FEATURES, **told.config}
     if not told.trusts_repositories:
-        config["projects"] = {folder: {"trust_level": "untrusted"} for folder in _repository_folders(spec.cwd)}
+        # Codex takes a folder for trusted that it has once opened without a sandbox.
+        config["projects"] = {str(folder): {"trust_level": "untrusted"} for folder in repository_folders(spec.cwd)}
     if spec.effort:
         config["model_reasoning_effort"] = spec.effort
     for name, server in spec.mcp_servers.items():
@@ -74,17 +76,6 @@ def prestart_input(spec: Spec, options: CodexOptions | None = None) -> bytes:
     options = options or CodexOptions()
     method, params = opening_request(spec, controls(spec.policy, options.web_search), options.config)
     return HANDSHAKE + msgspec.json.encode({"id": 2, "method": method, "params": params}) + b"\n"
-
-
-def _repository_folders(cwd: str) -> list[str]:
-    """Those in which Codex looks for a repository's settings: from its root to here, by every name. It takes a folder
-    for trusted that it has once opened without a sandbox."""
-    found: list[str] = []
-    for start in dict.fromkeys((Path(cwd).absolute(), Path(cwd).resolve())):
-        folders = [start, *start.parents]
-        root = next((number for number, folder in enumerate(folders) if (folder / ".git").exists()), 0)
-        found += [str(folder) for folder in folders[: root + 1]]
-    return list(dict.fromkeys(found))
 
 
 def _dotted(tables: Mapping[str, Any], head: str = "") -> dict[str, Any]:

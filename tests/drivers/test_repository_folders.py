@@ -1,0 +1,55 @@
+"""Which folders count as the repository's."""
+
+from pathlib import Path
+
+import pytest
+
+from tieline.drivers.repository_folders import repository_folders
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    repository = tmp_path / "repository"
+    (repository / ".git/worktrees/linked").mkdir(parents=True)
+    (repository / "src/deep").mkdir(parents=True)
+    return repository
+
+
+def test_outside_of_a_repository_the_folder_alone(tmp_path: Path) -> None:
+    assert repository_folders(str(tmp_path)) == [tmp_path]
+
+
+def test_from_the_folder_to_the_root(repository: Path) -> None:
+    deep = repository / "src/deep"
+    assert repository_folders(str(deep)) == [deep, repository / "src", repository]
+
+
+def test_by_every_name(repository: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(repository)
+    assert repository_folders(str(link / "src")) == [link / "src", link, repository / "src", repository]
+
+
+@pytest.mark.parametrize("gitdir", ["{}/.git/worktrees/linked", "../repository/.git/worktrees/linked"])
+def test_of_a_linked_worktree_the_main_checkout_too(repository: Path, tmp_path: Path, gitdir: str) -> None:
+    linked = tmp_path / "linked"
+    (linked / "src").mkdir(parents=True)
+    (linked / ".git").write_text(f"gitdir: {gitdir.format(repository)}\n")
+    assert repository_folders(str(linked / "src")) == [linked / "src", linked, repository]
+
+
+def test_the_main_checkout_by_every_name(repository: Path, tmp_path: Path) -> None:
+    linked, link = tmp_path / "linked", tmp_path / "link"
+    linked.mkdir()
+    link.symlink_to(repository)
+    (linked / ".git").write_text(f"gitdir: {link}/.git/worktrees/linked\n")
+    assert repository_folders(str(linked)) == [linked, link, repository]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"gitdir: ../repository/.git/modules/linked\n"])
+def test_what_names_no_other_checkout(repository: Path, tmp_path: Path, content: bytes) -> None:
+    """A file that says nothing, or a submodule's."""
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / ".git").write_bytes(content)
+    assert repository_folders(str(linked)) == [linked]
