@@ -1,18 +1,27 @@
 """What a terminal of Codex tells, in the orders in which its daemon may say it."""
 
 import asyncio
+import os
+import tempfile
+import time
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import msgspec
 import pytest
+from websockets.asyncio.client import unix_connect
+from websockets.asyncio.server import ServerConnection, unix_serve
 
 from tieline.background_tasks import cancel_and_wait
 from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.events import Answer, Ask, Done
 from tieline.harnesses.attach_consent import CurrentConsent, agree
-from tieline.harnesses.codex_terminal import CodexTerminal, Thread
+from tieline.harnesses.codex_reach import CodexReach
+from tieline.harnesses.codex_terminal import CodexTerminal, Thread, ThreadStatus
+from tieline.mesh.push import HarnessSession
 from tieline.sessions.ask_rules import AskRule
+from tieline.sessions.attached_session import AttachedSession
 from tieline.sessions.attacher import Attacher
 from tieline.sessions.manager import SessionManager
 from tieline.sessions.records import AskRecord
@@ -20,13 +29,118 @@ from tieline.testing.wait_for import eventually
 from tieline.wire.jsonrpc import NoResponse, Peer
 
 THREAD = "01993f7c-0000-7000-8000-000000000001"
+IDLE, ACTIVE = ThreadStatus("idle"), ThreadStatus("active")
 
 
 class Daemon:
-    """Answers a client as one without history does."""
+    """Answers a client, with these turns as its history."""
+
+    def __init__(self, *turns: dict[str, Any]) -> None:
+        self.turns = turns
+        self.methods: list[str] = []  # of its requests
 
     async def request(self, method: str, params: object, *, timeout: float) -> dict[str, Any]:
-        return {"data": [], "nextCursor": None} if method == "thread/turns/list" else {}
+        self.methods.append(method)
+        return {"data": self.turns, "nextCursor": None} if method == "thread/turns/list" else {}
+
+
+@pytest.mark.parametrize("told", ["before", "after"])
+@pytest.mark.parametrize("readable", [True, False])
+async def test_a_turn_that_ends_while_its_terminal_is_attached_leaves_it_idle(
+    tmp_path: Path, told: str, readable: bool
+) -> None:
+    """`told`: the daemon tells its end before the session is made, or when it just was. Where the turn began before its
+    person let us read along, nothing else of it is told."""
+    env = {"HOME": str(tmp_path)}
+    agree(env, "codex")
+    thread = Thread(THREAD, str(tmp_path), status=ACTIVE)
+
+    class AtThatMoment(Attacher):
+        def on_since(self, cwd: str) -> float:
+            return 0 if readable else 1e12
+
+        async def attach(self, *args: Any, **options: Any) -> AttachedSession:
+            if told == "before":
+                terminal.changed(msgspec.structs.replace(thread, status=IDLE))
+            session = await super().attach(*args, **options)
+            terminal.changed(msgspec.structs.replace(thread, status=IDLE))
+            return session
+
+    async with (
+        open_bus(f"sqlite://{tmp_path / 'bus.db'}") as bus,
+        SessionManager(bus, Config(environ=env), node="here") as manager,
+    ):
+        terminal = CodexTerminal(AtThatMoment(manager, CurrentConsent(env)), thread)
+        daemon = Daemon({"id": "turn-1", "status": "completed", "items": []})
+        following = asyncio.create_task(terminal.follow(cast("Peer", daemon), 0))
+        await eventually(lambda: "thread/turns/list" in daemon.methods, "its history is not read")
+        (session,) = manager.sessions()
+        turns = 1 if readable else 0
+
+        def is_idle() -> bool:
+            record = manager.get(session.id)
+            return (record.status, record.turns) == ("idle", turns)
+
+        await eventually(is_idle, f"it is not idle after {turns} turns")
+        await manager.prompt(session.id, "from the phone")
+        await eventually(lambda: "turn/start" in daemon.methods, "the prompt does not reach the terminal")
+        await cancel_and_wait(following)
+
+
+async def test_a_turn_that_ends_while_its_thread_is_read_leaves_it_idle(tmp_path: Path) -> None:
+    """The daemon tells its end, and then answers what it was asked before."""
+    env = {"HOME": str(tmp_path), "CODEX_HOME": str(tmp_path)}
+    agree(env, "codex")
+    thread = {"id": THREAD, "cwd": str(tmp_path), "createdAt": time.time() + 1}  # after the consent
+    statuses, methods = ["active"], list[str]()
+
+    async def daemon(client: ServerConnection) -> None:
+        async def send(**message: Any) -> None:
+            await client.send(msgspec.json.encode(message), text=True)
+
+        async for line in client:
+            request = msgspec.json.decode(line)
+            methods.append(request["method"])
+            answer: dict[str, Any] = {"data": []}
+            match request["method"]:
+                case "thread/loaded/list":
+                    answer = {"data": [THREAD]}
+                case "thread/read":
+                    answer = {"thread": {**thread, "status": {"type": statuses[-1]}}}
+                    if statuses == ["active"]:
+                        statuses.append("idle")
+                        await send(
+                            method="thread/status/changed", params={"threadId": THREAD, "status": {"type": "idle"}}
+                        )
+                case _:
+                    pass
+            if "id" in request:
+                await send(id=request["id"], result=answer)
+
+    class Observer:
+        async def changed(self, session: HarnessSession) -> None: ...
+        async def ended(self, session: HarnessSession) -> None: ...
+
+    link = tmp_path / "app-server-control" / "app-server-control.sock"
+    link.parent.mkdir()
+    reach = CodexReach(env)
+    with tempfile.TemporaryDirectory(prefix="tl-") as short:  # enough for a socket
+        socket = Path(short) / "socket"
+        link.symlink_to(socket)
+        async with (
+            unix_serve(daemon, str(socket)),
+            unix_connect(str(socket), "ws://localhost/"),  # its terminal
+            open_bus(f"sqlite://{tmp_path / 'bus.db'}") as bus,
+            SessionManager(bus, Config(environ=env), node="here") as manager,
+        ):
+            os.utime(socket, (0, 0))  # a daemon that has run for long
+            reach.attacher = Attacher(manager, CurrentConsent(env))
+            async with reach.open(Observer()):
+                await eventually(lambda: "thread/turns/list" in methods, "its history is not read")
+                (session,) = manager.sessions()
+                await eventually(lambda: manager.get(session.id).status == "idle", "it is not idle")
+                await manager.prompt(session.id, "from the phone")
+                await eventually(lambda: "turn/start" in methods, "the prompt does not reach the terminal")
 
 
 @pytest.mark.parametrize("steps", range(6))

@@ -87,6 +87,7 @@ class CodexReach:
         self._interrupted: set[str] = set()  # sessions of a daemon that another one has followed
         self._changed = asyncio.Event()
         self._unread: set[str] = set()  # threads that have to be read
+        self._being_read = ""  # what is told of this one is newer than the answer that is on its way
         self._own: deque[str] = deque(maxlen=MAX_SESSIONS)  # threads that Codex uses for itself
         self._news = asyncio.Event()  # there is something to read, or the connection is over
         self._waiting: set[str] = set()  # threads that wait for a decision
@@ -242,17 +243,21 @@ class CodexReach:
         self._peer = peer
         while not peer.gone:
             while self._unread:
-                id = self._unread.pop()
+                id = self._being_read = self._unread.pop()
                 try:
                     answer = await peer.request("thread/read", {"threadId": id}, timeout=REQUEST_S)
                 except RpcError:  # it is no more
                     self._leave(id)
                     continue
                 thread = msgspec.convert(answer, _Read).thread
-                if thread.of_a_person and thread.may_be_left and await self._without_terminal(peer, [id]):
+                left = thread.of_a_person and thread.may_be_left and await self._without_terminal(peer, [id])
+                if id in self._unread:
+                    continue
+                if left:
                     self._leave(id)
                 else:
                     self._take(thread)
+            self._being_read = ""
             await self._know_what_runs()
             await self._news.wait()
             self._news.clear()
@@ -266,6 +271,7 @@ class CodexReach:
             case "thread/status/changed":
                 self._take_status(str(params["threadId"]), msgspec.convert(params["status"], ThreadStatus))
             case "thread/closed" | "thread/archived" | "thread/deleted":
+                self._read_again(str(params["threadId"]))
                 self._leave(str(params["threadId"]))
             case "serverRequest/resolved":
                 if resolved := self._resolved.get(params["requestId"]):
@@ -304,6 +310,7 @@ class CodexReach:
             self._read_along(thread)
 
     def _take_status(self, id: str, status: ThreadStatus) -> None:
+        self._read_again(id)
         if status.type == "notLoaded":
             self._leave(id)
             return
@@ -315,6 +322,10 @@ class CodexReach:
             self._unread.add(id)
             self._news.set()
         self._note_waiting(id, status)
+
+    def _read_again(self, id: str) -> None:
+        if id == self._being_read:
+            self._unread.add(id)
 
     def _note_waiting(self, id: str, status: ThreadStatus) -> None:
         if status.active_flags:
@@ -340,7 +351,10 @@ class CodexReach:
 
     def _read_along(self, thread: Thread) -> None:
         peer, attacher = self._peer, self.attacher
-        if attacher is None or peer is None or thread.id in self._following:
+        if attacher is None or peer is None:
+            return
+        if thread.id in self._following:
+            self._terminals[thread.id].changed(thread)
             return
         if not attacher.allowed(HARNESS, thread.cwd, thread.created_at):
             self._forbidden[thread.id] = thread

@@ -163,9 +163,10 @@ class CodexTerminal:
                 thread.id,
                 cwd=thread.cwd,
                 terminal=self,
-                working=thread.status.type == "active",
+                working=self._activity == "working",
                 title=thread.name or "",
             )
+            session.activity(self._activity)  # its turn may have ended while the session was made
             session.tell(Init(HARNESS, thread.id, thread.cwd, thread.model or "", thread.cli_version or ""))
             await self._subscribe(peer)
             while True:
@@ -186,8 +187,12 @@ class CodexTerminal:
         """What it is now, as the daemon tells everybody."""
         self.thread = thread
         if self._session is not None:
-            self._session.activity("working" if thread.status.type == "active" else "idle")
+            self._session.activity(self._activity)
         self._stirred.set()
+
+    @property
+    def _activity(self) -> Literal["idle", "working"]:
+        return "working" if self.thread.status.type == "active" else "idle"
 
     async def leave(self, *reason: str) -> None:
         """Its terminal is gone, or it may not be read; nothing follows it any more."""

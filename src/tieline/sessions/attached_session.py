@@ -191,6 +191,8 @@ class AttachedSession:
         if activity != self._activity:
             self._activity = activity
             if activity == "idle":
+                if self.record.status == "working" and not self._written.open_turn:  # of the turn nothing was told
+                    self._set("idle")
                 self.wake()
 
     async def ask(self, ask: Ask, key: str) -> Answer:
