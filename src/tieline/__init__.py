@@ -6,8 +6,6 @@ Names are loaded when they are first used: `import tieline` costs nothing, so th
 before it imports anything else.
 """
 
-from .version import __version__
-
 TYPE_CHECKING = False  # not imported from typing, which would cost more than all the rest here
 if TYPE_CHECKING:
     from . import events
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
     from .events import Answer, Ask, Done, Event
     from .policy import Policy
     from .sessions.session import Session
+    from .version import __version__
 
 __all__ = [
     "Answer",
@@ -49,6 +48,7 @@ _HOMES = {
     "Prompt": "drivers.base",
     "Session": "sessions.session",
     "TielineError": "errors",
+    "__version__": "version",
     "open_session": "api",
     "run": "api",
     "run_parallel": "api",

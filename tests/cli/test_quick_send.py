@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from tests.cli.hub_process import HubProcess
 
+import tieline
 from tieline.paths import running_file, socket_file
 from tieline.testing.cli_process import WAIT_S, CliProcess
 
@@ -68,9 +69,29 @@ def test_the_plain_form_imports_no_library(hub: CliProcess) -> None:
     )  # fmt: skip
     imported = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines() if line.startswith("import time")}
     assert "tieline.cli.quick_send" in imported
-    assert not {"typer", "msgspec", "httpx2", "asyncio", "pathlib", "tieline.cli.app"} & imported
+    left_out = {"typer", "msgspec", "httpx2", "asyncio", "pathlib", "tieline.cli.app", "tieline.version"}
+    assert not left_out & imported
     (found,) = inbox(hub, "relay.user.dora")
     assert (found["receipt"]["id"], found["envelope"]["payload"]["text"]) == (ended.stdout.strip(), words[-1])
+
+
+def test_it_connects_before_it_imports_the_rest(hub: CliProcess) -> None:
+    """The hub looks meanwhile at who has connected."""
+    code = (
+        "import sys, tieline.harnesses.hook as hook\n"
+        "class Watched(hook.HubSocket):\n"
+        "    def __init__(self, path):\n"
+        "        super().__init__(path)\n"
+        "        print({'_json', 'tieline.processes.environment_mark'} & sys.modules.keys())\n"
+        "hook.HubSocket = Watched\n"
+        "import tieline.cli; tieline.cli.main()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-S", "-c", code, "message", "send", "relay.user.erna", "early"],
+        cwd=hub.place, env={**hub.env, "PYTHONPATH": str(Path(tieline.__file__).parent.parent)},
+        capture_output=True, text=True, timeout=WAIT_S, check=True,
+    )  # fmt: skip
+    assert ended.stdout.splitlines()[0] == "set()"
 
 
 @pytest.mark.parametrize(

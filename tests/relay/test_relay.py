@@ -5,7 +5,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.relay.conftest import QUICK, over, relaying, states, within
+from msgspec.structs import replace
+from tests.relay.conftest import BOUND, QUICK, over, relaying, states, within
 
 from tieline.bus import open_bus
 from tieline.channels.base import DeliveryContext, dead, failed
@@ -127,6 +128,40 @@ async def test_an_inbox_is_read_by_a_person(url: str) -> None:
         assert (await relay.status(sent.id)).answer == answer.id
         with pytest.raises(UnknownMessage):
             await relay.inbox("relay.user.other").read(sent.id)
+
+
+async def test_what_is_read_at_once_is_not_saved_among_the_unread(tmp_path: Path) -> None:
+    moments: list[str] = []
+    async with relaying(f"sqlite://{tmp_path}/bus.db", settings=replace(QUICK, park_after_s=BOUND)) as relay:
+        relay.store.probe = moments.append
+        sent = await relay.send("relay.user.you", "now", sender=ME)
+        message = await relay.inbox("relay.user.you").read(sent.id)
+        assert message.receipt.state == "seen"
+        assert await relay.store.parked() == []
+    assert "before stored" in moments
+    assert not [moment for moment in moments if "parked" in moment]
+
+
+async def test_what_stays_unread_is_saved_among_the_unread(tmp_path: Path) -> None:
+    """The log need not be read from there on."""
+    async with relaying(f"sqlite://{tmp_path}/bus.db", settings=replace(QUICK, park_after_s=0.01)) as relay:
+        sent = await relay.send("relay.user.you", "later", sender=ME)
+        message = relay.dispatcher.in_flight[sent.id]
+        await eventually(lambda: message.parked, "it is not saved")
+        assert [receipt.id for receipt in await relay.store.parked()] == [sent.id]
+        assert relay.dispatcher.low_water_mark() == sent.seq
+        await relay.inbox("relay.user.you").read(sent.id)
+        assert await relay.store.parked() == []
+
+
+async def test_what_is_in_flight_is_shown_without_reading_the_log(tmp_path: Path) -> None:
+    async with relaying(f"sqlite://{tmp_path}/bus.db") as relay:
+        sent = await relay.send("relay.user.you", "shown", sender=ME)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(relay.store, "envelope", None)
+            message = await relay.message(sent.id)
+        assert message.envelope is not None
+        assert (message.envelope.payload.text, message.receipt.state) == ("shown", "stored")
 
 
 async def test_refusals_have_reason_codes(tmp_path: Path) -> None:

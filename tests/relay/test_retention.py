@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.relay.conftest import BOUND, over, relaying
+from tests.relay.conftest import BOUND, QUICK, over, relaying
 
 from tieline.bus import open_bus
 from tieline.channels.base import DeliveryContext, dead
@@ -63,9 +63,10 @@ async def test_what_is_over_is_not_delivered_again_by_the_next_relay(tmp_path: P
     assert got == ["first", "second"]
 
 
-async def test_unread_mail_has_its_own_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("park_after_s", [0.0, BOUND], ids=["saved-among-the-unread", "not-yet"])
+async def test_unread_mail_has_its_own_time(tmp_path: Path, park_after_s: float) -> None:
     url = f"sqlite://{tmp_path}/bus.db"
-    async with relaying(url, keep_unread_s=0.3) as relay:
+    async with relaying(url, settings=replace(QUICK, park_after_s=park_after_s), keep_unread_s=0.3) as relay:
         sent = await relay.send("relay.user.you", "x", sender=ME)
         receipt = await over(relay, sent.id)
         assert (receipt.state, receipt.reason) == ("expired", "unread_too_long")

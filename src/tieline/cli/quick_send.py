@@ -5,12 +5,9 @@ For the plain form and the hub of this machine; it behaves in every way as the w
 
 import os
 import sys
-from _json import encode_basestring as quoted  # `json` would import `re`, which takes longer than all of this
-from _json import make_scanner
 
 from ..environment import inherited, state_folder, variable
 from ..harnesses.hook import HubSocket
-from ..processes.environment_mark import mark
 
 PATH = "/api/v1/messages"
 CREATED = b"201"
@@ -41,6 +38,13 @@ def _send(env: dict[str, str], arguments: list[str]) -> int | None:
     key = os.urandom(16).hex()
     try:
         os.stat(f"{state}/hub.json")  # noqa: PTH116 (pathlib is not imported); a hub that is ending has removed it
+        hub = HubSocket(f"{state}/own/hub.sock")
+        # Imported only now: the hub looks meanwhile at who has connected, which takes as long.
+        from _json import encode_basestring as quoted  # `json` would import `re`, which takes longer than all of this
+        from _json import make_scanner
+
+        from ..processes.environment_mark import mark
+
         message = {
             "to": arguments[0],
             "text": arguments[1],
@@ -52,7 +56,6 @@ def _send(env: dict[str, str], arguments: list[str]) -> int | None:
         }
         fields = ",".join(f"{quoted(name)}:{quoted(value)}" for name, value in message.items())
         body = f"{{{fields}}}".encode()
-        hub = HubSocket(f"{state}/own/hub.sock")
         arguments += ["--key", key]
         status, _, reply = hub.post(PATH, "Connection: close\r\n", body)
     except (OSError, ValueError):  # no hub, or no text: the whole command line says so

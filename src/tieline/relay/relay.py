@@ -215,6 +215,9 @@ class Relay:
         return await self.store.receipt(id)
 
     async def message(self, id: str) -> Message:
+        message = self.dispatcher.in_flight.get(id)
+        if message is not None and message.envelope is not None:  # in memory, so that nothing is read for it
+            return Message(receipt=await self.status(id), envelope=message.envelope)
         return await self.store.message(await self.status(id))
 
     async def trace(self, id: str) -> list[Message]:

@@ -14,6 +14,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     breaker_open_s: float = 2.0  # for how long, at first; it doubles
     breaker_longest_s: float = 60.0
     concurrent: int = 256  # deliveries to one in-process endpoint at a time
+    park_after_s: float = 0.2  # unread, before a message of an inbox is saved among the unread ones
     grace_s: float = 30.0  # for deliveries that run when their channel is replaced
     stop_s: float = 5.0  # for those that run when the relay stops: they are made again
     lease_s: int = 30  # of the active relay; one that died on another machine is taken over after so long

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from tests.hub.conftest import running
 
 from tieline import script
+from tieline.hub.ops import logs
 from tieline.hub.ops.logs import REDACTED, Logs, logger, redact
 
 
@@ -38,6 +40,29 @@ def test_json_in_the_file_and_words_on_the_terminal(tmp_path: Path) -> None:
     assert "verysecret" not in terminal.getvalue()
     logger("hub").info("nobody listens")
     assert len(lines(tmp_path / "logs" / "hub.log")) == 2
+
+
+def test_a_full_file_gives_way_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, formatted = tmp_path / "hub.log", 0
+    format = structlog.stdlib.ProcessorFormatter.format
+
+    def counted(self: structlog.stdlib.ProcessorFormatter, record: logging.LogRecord) -> str:
+        nonlocal formatted
+        formatted += 1
+        return format(self, record)
+
+    monkeypatch.setattr(structlog.stdlib.ProcessorFormatter, "format", counted)
+    monkeypatch.setattr(logs, "MAX_FILE", 1000)
+    file.write_text("x" * 999 + "\n")  # of the last run
+    with Logs(file):
+        for number in range(30):
+            logger("hub").info("request", number=number)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["hub.log", *(f"hub.log.{number}" for number in range(1, logs.FILES + 1))]
+    assert lines(file)[-1]["number"] == 29
+    assert all(path.stat().st_size < 1200 for path in tmp_path.iterdir())
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in tmp_path.iterdir())
+    assert formatted == 30, "a line is formatted once"
 
 
 def test_tracebacks_are_kept_and_cleaned(tmp_path: Path) -> None:

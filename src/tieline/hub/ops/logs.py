@@ -144,7 +144,11 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 
 class _Private(logging.handlers.RotatingFileHandler):
-    """Its files are for their owner alone, also the next one."""
+    """Its files are for their owner alone, also the next one. A line is formatted once: the standard library's handler
+    formats it a second time to see whether it still fits."""
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:
+        return self.stream is not None and self.stream.tell() >= self.maxBytes  # pyright: ignore[reportUnnecessaryComparison] (None after an error)
 
     def _open(self) -> Any:
         return open(os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8")  # noqa: PTH123 - of a descriptor

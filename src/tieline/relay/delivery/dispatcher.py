@@ -1,7 +1,7 @@
 """Routes stored messages to endpoint queues and tracks those in flight. Only the active relay dispatches.
 
-A message is in flight until its receipt is over. A message in an inbox is parked in a table of its own, because it may
-wait for days. All others are recovered by reading the log from the low-water mark.
+A message is in flight until its receipt is over. A message in an inbox is soon parked in a table of its own, because it
+may wait for days. All others are recovered by reading the log from the low-water mark.
 """
 
 import asyncio
@@ -129,9 +129,10 @@ class Dispatcher:
         message.queue = queue
         if message.closed:
             return
-        if queue is not None and queue.kind == "inbox":
-            if not message.parked:
-                self._spawn(self._park(message))
+        if self._in_inbox(message):
+            if not message.parked and message.timer is None:  # most are read at once: they cost no write
+                loop = asyncio.get_running_loop()
+                message.timer = loop.call_later(self._settings.park_after_s, self._start_parking, message)
         elif queue is None:
             self._unrouted[message.receipt.id] = message
         else:
@@ -145,6 +146,10 @@ class Dispatcher:
     def _retry(self, message: InFlight) -> None:
         message.timer = None
         self.route(message)
+
+    def _start_parking(self, message: InFlight) -> None:
+        message.timer = None
+        self._spawn(self._park(message))
 
     async def _park(self, message: InFlight) -> None:
         while not message.closed and not message.parked:
@@ -278,9 +283,12 @@ class Dispatcher:
         return why if message.timer is None or why != "max_concurrent_exceeded" else ""
 
     def _deadline(self, message: InFlight) -> float:
-        if message.queue is not None and message.queue.kind == "inbox":
+        if self._in_inbox(message):
             return message.receipt.steps[0].at + self._keep_unread_s
         return message.receipt.expires_at
+
+    def _in_inbox(self, message: InFlight) -> bool:
+        return message.queue is not None and message.queue.kind == "inbox"
 
     def _on_deadline(self, id: str) -> None:
         message = self.in_flight.get(id)
@@ -295,9 +303,10 @@ class Dispatcher:
 
     async def _expire(self, message: InFlight, waiting: str) -> None:
         try:
-            if message.parked:
+            if message.parked or self._in_inbox(message):
                 await self.end(message, None, "expired", "unread_too_long")
-                await self._store.unpark(message.receipt.id)
+                if message.parked:
+                    await self._store.unpark(message.receipt.id)
                 return
             envelope = message.envelope or await self._store.envelope(message.receipt)
             await self.end(message, envelope, *expiry_outcome(waiting))

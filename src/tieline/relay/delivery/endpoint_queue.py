@@ -42,7 +42,7 @@ class InFlight:
         self.envelope = envelope  # None: too large to keep, or recovered; the store has it
         self.queue: EndpointQueue | None = None
         self.task: asyncio.Task[None] | None = None
-        self.timer: asyncio.TimerHandle | None = None  # for its next attempt
+        self.timer: asyncio.TimerHandle | None = None  # for its next attempt, or until it is parked
         self.waiting_reason = receipt.waiting
         self.closed = False
         self.parked = False  # saved among the unread messages

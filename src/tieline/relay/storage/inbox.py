@@ -79,7 +79,8 @@ class MessageInbox:
             steps = (*steps, ReceiptStep("seen", now))
         receipt = replace(message.receipt, steps=steps, over=True)
         await self._store.save_receipt(receipt)
-        await self._store.unpark(receipt.id)
+        if message.parked:
+            await self._store.unpark(receipt.id)
         message.receipt = receipt
         self._dispatcher.finish(message)
         return receipt
