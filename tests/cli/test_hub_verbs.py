@@ -251,6 +251,23 @@ def test_several_asks_are_listed(hub: Setting) -> None:
         assert terminal.wait() == 0 and terminal.restored
     for id in (one, two):
         hub.until(id, lambda record: record.turns == 1)
+    more = [started(hub, "worker", f"number {number}") for number in (3, 4)]
+    for id in more:
+        waiting(hub, id)
+    with hub.terminal("approve") as terminal:
+        terminal.expect("which? Press 1 to 2")
+        terminal.send("q")
+        terminal.expect("Nothing was decided")
+        assert terminal.wait() == 2 and terminal.restored
+    for id in more:
+        with hub.terminal("approve") as terminal:
+            if id == more[0]:
+                terminal.expect("which? Press 1 to 2")
+                terminal.send("1")
+            terminal.expect("n deny")
+            terminal.send("n")
+            terminal.expect("denied:")
+            assert terminal.wait() == 0 and terminal.restored
     answers = [json.loads(line)["event"] for line in ok(hub, "tail", one, "--no-follow", "--json").splitlines()]
     assert [each["reason"] for each in answers if each["type"] == "answer" and each["decision"] == "deny"] == [
         "not that"
@@ -270,6 +287,7 @@ def test_asks_are_decided_with_one_key_where_the_session_is_watched(hub: Setting
         terminal.send("not in there\n")
         terminal.expect("✗ denied: not in there")
         terminal.expect("It is made.")
+        assert terminal.text.count("denied") == 1, "what was decided here is told once"
         assert ok(hub, "send", ids[0], "again").split()[-1]
         terminal.expect("Done.")
         terminal.send("\x03")
@@ -299,6 +317,56 @@ def test_asks_are_decided_with_one_key_where_the_session_is_watched(hub: Setting
 
     assert answers(ids[0]) == [("deny", "not in there", "once")]
     assert answers(ids[2]) == [("allow", "", "session")]
+
+
+def unread(hub: Setting, session: str) -> int:
+    """Turns that the list calls unread."""
+    (title,) = (one.title for one in hub.sessions() if one.id == session)
+    (row,) = (row for row in ok(hub, "sessions", "-q", title).splitlines() if row.startswith(short_id(session)))
+    found = re.search(r"(\d+) unread", row)
+    return int(found[1]) if found else 0
+
+
+def is_read(hub: Setting, session: str) -> None:
+    """Waits: what is read is told after it was shown."""
+    deadline = time.monotonic() + WAIT_S
+    while unread(hub, session):
+        assert time.monotonic() < deadline, "it stays unread"
+
+
+@pytest.mark.slow
+def test_what_a_terminal_shows_is_read_everywhere(hub: Setting) -> None:
+    id = started(hub, "talker", "to be read")
+    hub.until(id, lambda record: record.turns == 1)
+    assert hub.run("tail", id, "--no-follow").returncode == 0 and unread(hub, id) == 1, "a program reads for nobody"
+    with hub.terminal("send", id, "unread stays unread", "--wait") as terminal:
+        terminal.expect("✓ done")
+        assert terminal.wait() == 0
+    assert unread(hub, id) == 2, "what nobody has seen is not read with what comes after it"
+    with hub.terminal("tail", id, "--no-follow") as terminal:
+        terminal.expect("to be read")
+        assert terminal.wait() == 0
+    assert unread(hub, id) == 0
+    with hub.terminal("send", id, "watched to its end", "--wait") as terminal:
+        terminal.expect("✓ done")
+        assert terminal.wait() == 0
+    assert unread(hub, id) == 0
+    with hub.terminal("tail", id) as terminal:
+        terminal.expect("watched to its end")
+        ok(hub, "send", id, "while it is watched")
+        terminal.expect("while it is watched")
+        terminal.expect("✓ done")
+        is_read(hub, id)
+        terminal.send("\x03")
+        assert terminal.wait() == 130
+    with hub.terminal("run", "talker", "run and read") as terminal:
+        terminal.expect("✓ done")
+        assert terminal.wait() == 0
+    (ran,) = (one.id for one in hub.sessions() if one.title == "run and read")
+    assert unread(hub, ran) == 0
+    ok(hub, "run", "talker", "run for a program")
+    (ran,) = (one.id for one in hub.sessions() if one.title == "run for a program")
+    assert unread(hub, ran) == 1
 
 
 @pytest.mark.slow
@@ -567,7 +635,19 @@ def completed(cli: CliProcess, line: str) -> str:
 def test_shells_complete_sessions_agents_machines_and_policies(hub: Setting) -> None:
     id = started(hub, "talker", "to be completed")
     (node,) = json.loads(ok(hub, "nodes", "--json"))
+    asking = [started(hub, agent, f"{agent} to be completed") for agent in ("worker", "asker")]
+    for each in asking:
+        waiting(hub, each)
+    permission, question = (
+        next(short_id(ask["id"]) for ask in json.loads(ok(hub, "asks", "--json")) if ask["session"] == each)
+        for each in asking
+    )
+    assert permission not in completed(hub, "tieline answer ").split()
     for line, expected in (
+        ("tieline approve ", permission),
+        ("tieline deny ", question),
+        (f"tieline asks {permission[:3]}", permission),
+        ("tieline answer ", question),
         (f"tieline tail {short_id(id)[:4]}", short_id(id)),
         (f"tieline archive {id[:20]}", id),
         ("tieline send --new tal", "talker"),
@@ -578,6 +658,8 @@ def test_shells_complete_sessions_agents_machines_and_policies(hub: Setting) -> 
         deadline = time.monotonic() + 60
         while expected not in completed(hub, line).split():  # a busy machine does not make it in its second
             assert time.monotonic() < deadline, line
+    for each in asking:
+        ok(hub, "abort", each)
 
 
 def test_completion_without_a_hub_is_silent_and_soon_over(cli: CliProcess) -> None:

@@ -33,6 +33,12 @@ def test_an_approval_becomes_a_rule_and_ends(hub: Setting) -> None:
     alone = hub.run("approve", "--always", "prefix")
     assert alone.returncode == 2 and "Add --yes" in alone.stderr and rules(hub) == []
 
+    with hub.terminal("approve", "--always", "prefix", columns=200) as terminal:
+        terminal.expect(f"the rule: allow commands that begin with `true unit tests`, in {hub.place.resolve()}")
+        terminal.expect("save this rule? [y/N]")
+        terminal.send("n\n")
+        terminal.expect("nothing was saved")
+        assert terminal.wait() == 1 and rules(hub) == []
     said = ok(hub, "approve", "--always", "prefix", "--yes")
     assert "would have allowed 1 of the last 1" in said, "it is tested before it is saved"
     assert "allow commands that begin with `true unit tests`" in said and "allowed: " in said

@@ -11,7 +11,7 @@ from tests.client.proxy import Proxy
 from tests.hub.conftest import Running, running
 
 from tieline.client import Client, HubUnreachable
-from tieline.client.hub_session import HubSession
+from tieline.client.hub_session import HubSession, with_local_author
 from tieline.drivers.base import Prompt
 from tieline.events import Answer, Ask, Done, Event, Status, Text
 from tieline.ids import new_id
@@ -165,7 +165,6 @@ async def test_a_conversation_is_held_by_one_session(name: str, tmp_path: Path) 
 )
 def test_whoever_was_faster_is_told(via: str, told: tuple[str, str]) -> None:
     """With the same answer as the person here: the log says from which process it came."""
-    one = HubSession(Client("http://127.0.0.1:1", ""), NewSession(agent="scripted"), allow)
-    one._local_answers["ask"] = Answer("ask", "allow", by="person")  # pyright: ignore[reportPrivateUsage]
-    found = one._with_local_author(Answer("ask", "allow", by="owner", via=via.format(here=os.getpid())))  # pyright: ignore[reportPrivateUsage]
+    answer = Answer("ask", "allow", by="owner", via=via.format(here=os.getpid()))
+    found = with_local_author(answer, Answer("ask", "allow", by="person"))
     assert (found.by, found.via) == told

@@ -39,7 +39,8 @@ describe('always allow', () => {
     const closed = vi.fn()
     const { box, text, button } = await shown(async () => h(RuleSheet, { record, onClose: closed }))
     await until(() => expect(text()).toContain('would have allowed 2 of the last 60; 1 of them were denied by a person'))
-    expect(text()).toContain('the command `npm test`, exactly')
+    expect(text()).toContain('the command npm test, exactly')
+    expect([...box.querySelectorAll('fieldset code')].map((one) => one.textContent)).toEqual(['npm test', 'npm test'])
     expect(text()).toContain('npm test ⟨U+202E⟩')
     box.querySelectorAll<HTMLInputElement>('input[name=rule]')[1]!.click()
     box.querySelectorAll<HTMLInputElement>('input[name=where]')[1]!.click()
@@ -83,7 +84,7 @@ describe('the list of rules', () => {
     hub.reply = ({ method }) => method === 'DELETE' ? [200, { ...rule, revoked_at: 4 }] : [200, [rule, revoked]]
     const { Rules } = await import('../src/rules/rules')
     const { box, text, button } = await shown(async () => h(Rules, {}))
-    await until(() => expect(text()).toContain('allow commands that begin with `npm test`'))
+    await until(() => expect(text()).toContain('allow commands that begin with npm test, in'))
     expect(text()).toMatch(/made .* by Phone · decided 3 requests in the last day/)
     expect(text()).toContain('It still holds on laptop')
     expect(box.querySelector('details')!.textContent).toContain('revoked')

@@ -1,4 +1,5 @@
-"""What a shell completes: agents, sessions, machines, policies, schedules. It holds no shell up and fails silently."""
+"""What a shell completes: agents, sessions, asks, machines, policies, schedules, rules. It holds no shell up, and fails
+silently."""
 
 import os
 import signal
@@ -61,6 +62,25 @@ def sessions(incomplete: str) -> Completions:
         found = await client.sessions(limit=MAX_SESSIONS)
         short = [(short_id(one.id), one_line(f"{one.agent}, {one.status}: {one.title}", 60)) for one in found]
         return short if not incomplete else short + [(one.id, one_line(one.title, 60)) for one in found]
+
+    return _beginning_with(incomplete, lambda: _from_hub(ask))
+
+
+def asks(incomplete: str) -> Completions:
+    return _asks(incomplete, questions_only=False)
+
+
+def questions(incomplete: str) -> Completions:
+    return _asks(incomplete, questions_only=True)
+
+
+def _asks(incomplete: str, *, questions_only: bool) -> Completions:
+    async def ask(client: "Client") -> Completions:
+        from ..ids import short_id
+        from .terminal.ask_text import summary_line
+
+        waiting = [each for each in await client.asks() if not questions_only or each.ask.kind == "question"]
+        return [(short_id(each.id), summary_line(each.ask)) for each in waiting]
 
     return _beginning_with(incomplete, lambda: _from_hub(ask))
 

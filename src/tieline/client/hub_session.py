@@ -21,6 +21,7 @@ from ..protocol.stream_frames import AnyHubFrame, AskFrame, DeltaFrame, EventFra
 from ..sessions.ask_decisions import OnAsk, deny, yes_or_no
 from ..sessions.records import SessionRecord, digest
 from .errors import HubError, HubUnreachable, error_by_name
+from .read_turns import ReadTurns
 from .stream import Connection
 
 if TYPE_CHECKING:
@@ -51,9 +52,11 @@ class HubSession:
         exists: bool = False,
         resumes: Callable[[], bool] = lambda: False,
         patience_s: float = PATIENCE_S,
+        read: bool = False,
     ) -> None:
         """`on_ask` decides what is asked; without it that is for others. `exists`: the session is there already, by its
-        id. `resumes`: whether the agent can go on later, for a hub that has not probed its agents yet."""
+        id. `resumes`: whether the agent can go on later, for a hub that has not probed its agents yet. `read`: a person
+        sees the turn here, so it is marked as read."""
         self.agent = new.agent
         self.cwd = new.cwd
         self.resumable = False
@@ -65,6 +68,8 @@ class HubSession:
         self._on_ask = on_ask
         self._resumes = resumes
         self._patience_s = patience_s
+        self._read = read
+        self._read_turns = ReadTurns(client, new.id)
         self._events: asyncio.Queue[Event | None] = asyncio.Queue(MAX_UNREAD)
         self._asks: dict[str, asyncio.Event] = {}  # those the hub has, by id
         self._deciding: dict[str, asyncio.Task[None]] = {}
@@ -79,6 +84,7 @@ class HubSession:
         """Returns when the stream is open, so that no event of the turn is missed."""
         if self._new.resume and not self._new.fork and (earlier := await self._find_session()):
             self._id, self._ours = earlier.id, False
+            self._read_turns = ReadTurns(self._client, earlier.id)
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pump = asyncio.create_task(self._follow())
         try:
@@ -110,6 +116,8 @@ class HubSession:
                     held = None
                 yield event
                 if isinstance(event, Done):
+                    if self._read:
+                        await self._read_turns.mark_turn()
                     return
             if isinstance(self._problem, HubUnreachable):
                 self._problem.hint = f"`tieline up` starts one; `tieline tail {self._id}` tells how the turn went on."
@@ -170,8 +178,9 @@ class HubSession:
         try:
             async with aclosing(stream) as frames:
                 async for frame in frames:
+                    self._read_turns.hear(frame)
                     await self._on_frame(frame)
-                    if self._over:
+                    if self._over and not self._read:  # else the turn is still to be counted
                         return
         except TielineError as error:
             self._problem = error
@@ -214,6 +223,8 @@ class HubSession:
         if not self._ours:
             return
         match event:
+            case TurnStarted():
+                self._read_turns.turn_started()
             case Ask():
                 if self._on_ask is not None:
                     task = asyncio.create_task(self._decide(event, self._on_ask))
@@ -222,7 +233,7 @@ class HubSession:
                     await asyncio.sleep(0)  # `_decide` must see the ask before it is shown
             case Answer(ask=ask):
                 self._stop_deciding(ask)
-                event = self._with_local_author(event)
+                event = with_local_author(event, self._local_answers.pop(ask, None))
             case Done():
                 self._over = True
             case _:
@@ -263,19 +274,6 @@ class HubSession:
             self._problem = error
             self._pump.cancel()
 
-    def _with_local_author(self, event: Answer) -> Answer:
-        """The hub says which device decided; that it was the person here, or an option, is more to the point.
-        Another process may have been faster with the same answer: then it is that one's."""
-        said = self._local_answers.pop(event.ask, None)
-        other = event.via.startswith("pid ") and event.via.split()[1:2] != [str(os.getpid())]
-        if (
-            said
-            and not other
-            and (said.decision, said.reason, said.answers) == (event.decision, event.reason, event.answers)
-        ):
-            return replace(event, by=said.by, via="")
-        return event
-
     def _ask_stored(self, ask: str) -> asyncio.Event:
         return self._asks.setdefault(ask, asyncio.Event())
 
@@ -288,6 +286,20 @@ class HubSession:
     async def _stop(self) -> None:
         tasks = [self._pump, *self._deciding.values()]
         await cancel_and_wait(*tasks)
+
+
+def with_local_author(event: Answer, said: Answer | None) -> Answer:
+    """The decision as it is shown here, where `said` was decided. The hub says which device decided; that it was the
+    person here, or an option, is more to the point. Another process may have been faster with the same answer: then it
+    is that one's."""
+    other = event.via.startswith("pid ") and event.via.split()[1:2] != [str(os.getpid())]
+    if (
+        said
+        and not other
+        and (said.decision, said.reason, said.answers) == (event.decision, event.reason, event.answers)
+    ):
+        return replace(event, by=said.by, via="")
+    return event
 
 
 def _open_failure(event: Error) -> TielineError | None:

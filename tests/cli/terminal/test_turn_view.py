@@ -13,7 +13,7 @@ from tieline.cli.terminal import event_text
 from tieline.cli.terminal.ask_panel import panel, question_panel
 from tieline.cli.terminal.diff_view import coloured
 from tieline.cli.terminal.markdown_stream import blocks
-from tieline.cli.terminal.sanitize import clean, one_line, output
+from tieline.cli.terminal.sanitize import clean, one_line, output, plain_line
 from tieline.cli.terminal.turn_view import TerminalView
 from tieline.events import (
     Answer,
@@ -154,12 +154,17 @@ def test_denied_by_a_restart_says_so() -> None:
     assert screen.lines[0] == "! an ask was denied: Tieline was restarted before anyone answered"
 
 
-def test_time_of_a_tool_does_not_count_the_person() -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [Answer("q", "allow", by="person", tool="1"), Answer("q", "allow", by="owner", via="device phone", tool="1")],
+    ids=["here", "elsewhere"],
+)
+def test_time_of_a_tool_does_not_count_the_person(answer: Answer) -> None:
     screen = Screen().show(ToolUse("1", "run", Command("make")))
     screen.now = 100.0
-    screen.show(Answer("q", "allow", by="person", tool="1"))
+    screen.show(answer)
     screen.now = 102.5
-    assert screen.show(ToolResult("1", "ok")).lines == ["$ make  ✓ 2.5s"]
+    assert screen.show(ToolResult("1", "ok")).lines[-1] == "$ make  ✓ 2.5s"
 
 
 def test_subagents_are_indented() -> None:
@@ -418,3 +423,19 @@ def test_clean_leaves_nothing_that_a_terminal_obeys(text: str) -> None:
 
 def test_output_of_progress_bars() -> None:
     assert output("10%\r50%\r100%\r\n\x1b[32mok\x1b[0m\n") == "100%\nok\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("**Bold**, `code` and [a link](http://x)", "Bold, code and a link"),
+        ("## A heading", "A heading"),
+        ("- [x] done", "done"),
+        ("1. first", "first"),
+        ("_well_ *done*, snake_case_name and 2 * 3 * 4 stay", "well done, snake_case_name and 2 * 3 * 4 stay"),
+        ("~~gone~~ \x1b[31m**red**", "gone ⟨U+001B⟩[31mred"),
+        ("```python", ""),
+    ],
+)
+def test_a_list_shows_markdown_without_its_marks(text: str, line: str) -> None:
+    assert plain_line(text) == line

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.hub_process import HubProcess
 
+from tieline.cli.top.app import KEYS
 from tieline.script import Inquire, Run, Say, Write
 from tieline.testing.cli_process import CliProcess
 from tieline.testing.tmux_terminal import TmuxTerminal
@@ -88,7 +89,9 @@ async def test_a_hub_that_dies_and_comes_back_and_a_turn_that_is_interrupted(cli
     cli.run("send", "--new", "sleeper", "--policy", "full", "rest a while")
     async with shell(cli, columns=80, rows=24, NO_COLOR="1") as terminal:
         await terminal.submit("tieline top")
-        await terminal.shows("1 working")
+        screen = await terminal.shows("1 working")
+        assert all(key in screen for key in KEYS), "every key is told where there are 80 columns"
+        assert re.search(r"what +queue +active +cost", screen)
         hub.kill()
         await terminal.shows("the hub is away, trying again")
         hub.start()

@@ -8,6 +8,7 @@ import { visibleLine } from '../shared/visible-text'
 import { nodes, sessions } from '../store/store'
 import { Problem, Sheet, useFetched } from '../ui/components'
 import { Preview } from './rule-preview'
+import { RuleText } from './rule-text'
 
 export function RuleSheet({ record, onClose }: { record: P.AskRecord; onClose: () => void }) {
   const { value: choices, problem } = useFetched(() => get<P.RuleChoice[]>(`asks/${encodeURIComponent(record.id)}/rule-choices`), [record.id])
@@ -53,7 +54,7 @@ export function RuleSheet({ record, onClose }: { record: P.AskRecord; onClose: (
           <fieldset class="rule-choices">
             <legend>From now on allow</legend>
             {choices.map((one, index) => (
-              <label key={one.label} class="option"><input type="radio" name="rule" checked={index === chosen} onChange={() => setChosen(index)} /> <span>{visibleLine(one.label)}</span></label>
+              <label key={one.label} class="option"><input type="radio" name="rule" checked={index === chosen} onChange={() => setChosen(index)} /> <span><RuleText text={one.label} pattern={one.rule.pattern} /></span></label>
             ))}
           </fieldset>
           <fieldset class="rule-choices">

@@ -7,6 +7,7 @@ import { visibleLine } from '../shared/visible-text'
 import { connectionState, now } from '../store/store'
 import { Problem, useFetched } from '../ui/components'
 import { Icon } from '../ui/icons'
+import { RuleText } from './rule-text'
 
 function holds(rule: P.RuleView, at: number): boolean {
   return !rule.revoked_at && !(rule.expires_at > 0 && rule.expires_at <= at)
@@ -43,7 +44,7 @@ function RuleCard({ rule, revoke }: { rule: P.RuleView; revoke?: () => void }) {
   return (
     <li class="card">
       <div class="row">
-        <span class="grow"><strong class="rule-text">{visibleLine(rule.text)}</strong><small class="faint block">{facts(rule, now.value)}</small></span>
+        <span class="grow"><strong class="rule-text"><RuleText text={rule.text} pattern={rule.pattern} /></strong><small class="faint block">{facts(rule, now.value)}</small></span>
         {revoke && <button type="button" class="small deny" aria-label={`Revoke: ${visibleLine(rule.text)}`} onClick={revoke}>Revoke</button>}
       </div>
       {rule.waiting.length > 0 && <p class="problem"><Icon name="warn" /> {rule.revoked_at ? 'It still holds' : 'It does not hold yet'} on {rule.waiting.map((name) => visibleLine(name)).join(', ')}, which has not heard of it.</p>}

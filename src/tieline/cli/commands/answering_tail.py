@@ -4,14 +4,17 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, aclosing
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from ...background_tasks import cancel_and_wait
 from ...client.client import Client
+from ...client.hub_session import with_local_author
+from ...client.read_turns import ReadTurns
 from ...errors import TielineError
 from ...events import Answer
 from ...protocol.request_bodies import Decision
-from ...protocol.stream_frames import AnyHubFrame, AskFrame, DeltaFrame, EventFrame, Ready
+from ...protocol.stream_frames import AnyHubFrame, AskFrame, DeltaFrame, EventFrame, Ready, SessionFrame
 from ...sessions.records import AskRecord, SessionRecord
 from ..run.permission_prompt import PermissionPrompter
 from ..signals import Suspension
@@ -47,7 +50,8 @@ class AnsweringTail:
         )
         self._unread: asyncio.Queue[AnyHubFrame] = asyncio.Queue(MAX_UNREAD)
         self._deciding: dict[str, asyncio.Task[None]] = {}
-        self._answered_here: set[str] = set()
+        self._answered_here: dict[str, Answer] = {}
+        self._read = ReadTurns(client, record.id)
 
     async def follow(self, number: int) -> None:
         with ExitStack() as stack:
@@ -71,6 +75,7 @@ class AnsweringTail:
     async def _show(self, frames: AsyncGenerator[AnyHubFrame, None], number: int) -> None:
         begun = False
         async for frame in frames:
+            self._read.hear(frame)
             match frame:
                 case Ready():
                     if not begun:
@@ -79,14 +84,18 @@ class AnsweringTail:
                             self._client, self._record.id, number, upto=frame.cursor, prompt=True
                         ):
                             self._watch.show(earlier)
+                    await self._read.mark_all()
                     for ask in frame.snapshot.asks:
                         await self._prompter.prompt(ask.ask)
                 case AskFrame(ask=ask):
                     await self._prompter.prompt(ask.ask)
-                case EventFrame(event=Answer(ask=ask)) if ask in self._answered_here:
-                    pass  # what was pressed is on the screen
+                case EventFrame(event=Answer(ask=ask) as answer):
+                    shown = with_local_author(answer, self._answered_here.pop(ask, None))
+                    self._watch.show(replace(frame, event=shown))
                 case EventFrame() | DeltaFrame():
                     self._watch.show(frame)
+                case SessionFrame():
+                    await self._read.mark_all()
                 case _:
                     pass
 
@@ -134,9 +143,9 @@ class AnsweringTail:
         decision = Decision(
             decision=answer.decision, reason=answer.reason, answers=answer.answers, remember=answer.remember
         )
-        self._answered_here.add(record.id)
+        self._answered_here[record.id] = answer
         try:
             check_taken(await answer_as_shown(self._client, record, decision))
         except TielineError as error:  # somebody was faster, or it has changed: the log has what counts
-            self._answered_here.discard(record.id)
+            self._answered_here.pop(record.id, None)
             self._watch.note(error.message)

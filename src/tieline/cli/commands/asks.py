@@ -175,10 +175,27 @@ async def select_ask(client: Client, given: str, verb: str) -> AskRecord:
         hint = "\n  ".join([f"Name one: tieline {verb} ASK. `tieline asks` shows them whole.", *listed])
         raise UsageError(f"{len(waiting)} asks are waiting for a decision", field="ask", hint=hint)
     print("\n".join(map(clean, listed)))
-    picked = read_line("which? ")
+    picked = await _pick_number(len(waiting))
+    if picked in ("", "q"):
+        raise UsageError("no ask was picked", field="ask", hint="Nothing was decided.")
     if not (picked.isascii() and picked.isdigit() and 1 <= int(picked) <= len(waiting)):
         raise UsageError(f"{picked!r} is not one of them", field="ask", hint="Nothing was decided.")
     return waiting[int(picked) - 1]
+
+
+async def _pick_number(last: int) -> str:
+    """A number from 1 on: one key where one is enough."""
+    from ..terminal.keyboard import MAX_DIGITS, keyboard
+
+    keys = keyboard() if last <= MAX_DIGITS else None
+    if keys is None:
+        return read_line(f"which? 1 to {last}, then Enter: ")
+    with keys:
+        keys.set("key")
+        print(f"which? Press 1 to {last}, or q for none: ", end="", flush=True)
+        picked = await keys.key("123456789"[:last] + "q", lambda: print("\a", end="", flush=True))
+    print(picked)
+    return picked
 
 
 def origin(session: SessionRecord | None, machines: Mapping[str, str]) -> str:

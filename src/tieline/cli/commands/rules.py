@@ -11,10 +11,11 @@ from msgspec import Struct
 
 from ...client.client import Client
 from ...errors import UsageError
+from ...hub.rules.rule_choices import rule_from
 from ...ids import short_id
 from ...protocol.request_bodies import Decision
 from ...protocol.rules import NewRule, RulePreview, RuleView
-from ...sessions.ask_rules import RuleMatch
+from ...sessions.ask_rules import RuleMatch, rule_text
 from .. import hub_connection
 from ..errors import FAILED, print_error
 from ..terminal.formatting import on_terminal, print_json, short_path, time_ago
@@ -167,6 +168,7 @@ async def _save(client: Client, new: NewRule, *, yes: bool, json: bool) -> RuleV
     if not yes:
         if json or not (on_terminal() and sys.stdin.isatty()):
             raise UsageError("nobody is there to agree to the rule", field="yes", hint="Add --yes.")
+        print(f"the rule: {clean(rule_text(rule_from(new)))}")
         if read_line("save this rule? [y/N] ").lower() not in ("y", "yes"):
             print_error("tieline: nothing was saved")
             return None

@@ -1,5 +1,6 @@
 """`tieline sessions|send|abort|diff|open`: the sessions at the hub."""
 
+import asyncio
 import html
 import os
 import sys
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from ... import config as configuration
 from ... import paths
 from ...client.client import Client
+from ...client.read_turns import COUNTED_S, ReadTurns
 from ...environment import inherited
 from ...errors import UsageError
 from ...events import Done, TurnStarted
@@ -28,7 +30,7 @@ from ..errors import FAILED, print_error
 from ..run.run_options import RunOptions, check_options, prompt_of, session_options, with_content
 from ..run.turn_runner import EXIT_STATUS
 from ..terminal.formatting import on_terminal, print_json, short_path, time_ago
-from ..terminal.sanitize import clean, one_line
+from ..terminal.sanitize import clean, one_line, plain_line
 from ..terminal.session_view import SessionView, ticking
 from ..terminal.tables import Cell, print_rows
 
@@ -62,10 +64,10 @@ def list_sessions(*, every: bool, agent: str, node: str, status: str, query: str
 def _row(record: SessionRecord, nodes: dict[str, NodeView], mark: SessionMark | None) -> tuple[str, ...]:
     machine = nodes.get(record.node)
     name = machine.name or machine.id if machine else record.node
-    said = record.problem if record.status == "failed" else record.last_line
+    said = one_line(record.problem, 60) if record.status == "failed" else plain_line(record.last_line, 60)
     unread = record.turns - (mark.seen_turns if mark else 0)
     marked = ("pinned" if mark and mark.pinned else "", f"{unread} unread" if unread > 0 else "")
-    what = " · ".join(part for part in (*marked, one_line(record.title, 60), one_line(said, 60)) if part)
+    what = " · ".join(part for part in (*marked, one_line(record.title, 60), said) if part)
     return (
         short_id(record.id),
         one_line(record.agent, 20) + (" (terminal)" if record.kind == "attached" else ""),
@@ -195,28 +197,41 @@ async def send_and_wait(client: Client, record: SessionRecord, prompt: NewPrompt
     watch = SessionView(record, json=json)
     stream = client.stream(sessions=[record.id], visible=True, by="sse")
     sent = ours = False
+    read = ReadTurns(client, record.id)
+    ended: Done | None = None
     try:
-        async with aclosing(ticking(stream, watch)) as frames:
+        async with asyncio.timeout(None) as limit, aclosing(ticking(stream, watch)) as frames:
             async for frame in frames:
+                read.hear(frame)
                 match frame:
                     case Ready() if not sent:  # from here on nothing of it is missed
                         sent = True
                         await client.prompt(record.id, prompt)
                     case EventFrame(event=event):
-                        watch.show(frame)
-                        ours = ours or (isinstance(event, TurnStarted) and event.id == prompt.id)
+                        if ended is None:
+                            watch.show(frame)
+                        if isinstance(event, TurnStarted) and event.id == prompt.id:
+                            ours = True
+                            read.turn_started()
                         if ours and isinstance(event, Done):
-                            return EXIT_STATUS[event.status]
-                    case DeltaFrame():
+                            ended = event
+                            limit.reschedule(asyncio.get_running_loop().time() + COUNTED_S)
+                    case DeltaFrame() if ended is None:
                         watch.show(frame)
                     case PromptFrame(prompt=view) if view.id == prompt.id and view.status == "cancelled":
                         watch.note("the prompt was cancelled before it ran")
                         return FAILED
                     case _:
                         pass
+                if ended is not None and (read.counted or json or not on_terminal()):
+                    break
+        if not json and on_terminal():  # a person has read it
+            await read.mark_turn()
+    except TimeoutError:
+        pass  # it stays unread
     finally:
         watch.close()
-    return FAILED
+    return FAILED if ended is None else EXIT_STATUS[ended.status]
 
 
 def abort(given: str, *, json: bool) -> int:

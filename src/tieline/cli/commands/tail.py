@@ -4,8 +4,10 @@ import sys
 from contextlib import aclosing
 
 from ...client.client import Client
+from ...client.read_turns import ReadTurns
 from ...errors import UsageError
-from ...protocol.stream_frames import DeltaFrame, EventFrame, Ready
+from ...protocol.request_bodies import MarkChange
+from ...protocol.stream_frames import DeltaFrame, EventFrame, Ready, SessionFrame
 from ...sessions.records import SessionRecord
 from .. import hub_connection
 from ..terminal.formatting import on_terminal
@@ -25,12 +27,15 @@ def tail(given: str, *, follow: bool, number: int, json: bool, at: int | None = 
             await AnsweringTail(client, record).follow(number)
             return 0
         watch = SessionView(record, json=json)
+        person = not json and on_terminal()
         try:
             if at is None and follow:
-                await _follow(client, record, watch, number, prompt=not json)
+                await _follow(client, record, watch, number, person=person, prompt=not json)
             else:
                 for frame in await last_events(client, record.id, number, upto=at, prompt=not json):
                     watch.show(frame)
+                if person and at is None:
+                    await client.mark_session(record.id, MarkChange(seen_turns=record.turns))
             return 0
         finally:
             watch.close()
@@ -38,13 +43,20 @@ def tail(given: str, *, follow: bool, number: int, json: bool, at: int | None = 
     return hub_connection.run_with_client(work)
 
 
-async def _follow(client: Client, record: SessionRecord, watch: SessionView, number: int, *, prompt: bool) -> None:
+async def _follow(
+    client: Client, record: SessionRecord, watch: SessionView, number: int, *, person: bool, prompt: bool
+) -> None:
+    """`person`: somebody reads it."""
     begun = False
+    read = ReadTurns(client, record.id)
     async with aclosing(ticking(client.stream(sessions=[record.id], visible=True, by="sse"), watch)) as frames:
         async for frame in frames:
+            read.hear(frame)
             if isinstance(frame, Ready) and not begun:  # what comes is after its cursor; this was before
                 begun = True
                 for earlier in await last_events(client, record.id, number, upto=frame.cursor, prompt=prompt):
                     watch.show(earlier)
             elif isinstance(frame, EventFrame | DeltaFrame):
                 watch.show(frame)
+            if person and isinstance(frame, Ready | SessionFrame):
+                await read.mark_all()

@@ -17,14 +17,12 @@ from ...events import Answer, Ask, Question, Remember
 from ...sessions.ask_decisions import allow, deny
 from ..terminal import event_text
 from ..terminal.ask_panel import context_panels, panel, question_panel
-from ..terminal.keyboard import Keyboard
+from ..terminal.keyboard import MAX_DIGITS, Keyboard
 from ..terminal.sanitize import one_line
 
 BY = "person"
 LASTING: dict[str, Remember] = {"a": "session", "w": "always"}
 """The keys that allow more than this once."""
-MAX_DIGITS = 9
-"""More choices than one key can name are answered with a line."""
 
 
 class TerminalGone(Exception):

@@ -31,13 +31,14 @@ class TerminalIO:
         self._environ = config.environ
         self._show_prompt = show_prompt or request.prompt == "-"
         self._choose_first = choose_first
-        self._on_terminal = sys.stdout.isatty() and not request.json and config.environ.get("TERM", "dumb") != "dumb"
+        self.is_terminal = sys.stdout.isatty() and not request.json and config.environ.get("TERM", "dumb") != "dumb"
+        """Whether the turn is drawn for a person."""
         self._denied_for_nobody = False
         self.keys: Keyboard | None = self._keyboard()
 
     def _keyboard(self) -> "Keyboard | None":
         if self._request.on_ask in ("allow", "deny"):
-            wanted = self._on_terminal  # only to keep stray keys off the live region
+            wanted = self.is_terminal  # only to keep stray keys off the live region
         else:
             wanted = sys.stdout.isatty() or sys.stderr.isatty()  # the ask must be seen
         keys = None
@@ -58,7 +59,7 @@ class TerminalIO:
         where = cwd if Path(cwd) != Path.cwd() else ""
         if self._request.json:
             return JsonView(sys.stdout.buffer, sys.stderr)
-        if not self._on_terminal:
+        if not self.is_terminal:
             return PlainView(sys.stdout, sys.stderr, agent=agent, cwd_option=where)
         from ..terminal.turn_view import TerminalView
 
@@ -77,7 +78,7 @@ class TerminalIO:
             return None
         from .permission_prompt import PermissionPrompter
 
-        console = self._console if self._on_terminal else _console(stderr=sys.stderr.isatty())
+        console = self._console if self.is_terminal else _console(stderr=sys.stderr.isatty())
         return PermissionPrompter(agent, console, self.keys, cwd=cwd, pause=view.pause, resume=view.resume)
 
     def automatic_answer(self, ask: Ask) -> Answer:
@@ -106,7 +107,7 @@ class TerminalIO:
         """Restore the terminal; safe in a signal handler."""
         if self.keys is not None:
             self.keys.restore()
-        if self._on_terminal:
+        if self.is_terminal:
             with suppress(OSError):  # the terminal is gone
                 os.write(sys.stdout.fileno(), SHOW_CURSOR)
 

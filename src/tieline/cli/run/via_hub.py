@@ -38,11 +38,18 @@ def run_via_hub(request: RunOptions, address: HubAddress) -> int:
 
     async def run_turn() -> int:
         async with Client(address.url, address.token, socket=address.socket, patience_s=PATIENCE_S) as client:
+            terminal = TerminalIO(request, config)
 
             def opener(on_ask: OnAsk) -> TurnSource:
-                return HubSession(client, new, on_ask, resumes=lambda: _resumes(request.agent, config))
+                return HubSession(
+                    client,
+                    new,
+                    on_ask,
+                    resumes=lambda: _resumes(request.agent, config),
+                    read=terminal.is_terminal,
+                )
 
-            return await TurnRunner(TerminalIO(request, config), opener, prompt, timeout=request.timeout).run()
+            return await TurnRunner(terminal, opener, prompt, timeout=request.timeout).run()
 
     return asyncio.run(run_turn())
 

@@ -14,6 +14,8 @@ from typing import Any, Literal
 Mode = Literal["quiet", "key", "line"]
 """quiet: nothing typed is shown, and it is forgotten · key: each key counts · line: as in a shell, with Enter."""
 
+MAX_DIGITS = 9
+"""More choices than one key can name are answered with a line."""
 MAX_LINE = 4096
 """What a terminal hands over as one line."""
 

@@ -222,9 +222,9 @@ class TerminalView:
             self._row(line)
         if running is None:
             return
+        running.since = self._clock()  # the time that somebody took to decide is not the tool's
         if event.by == "person":
             running.asked = True
-            running.since = self._clock()  # the person's time is not the tool's
             if isinstance(running.use.action, Edit):
                 self._shown_diffs.update(running.use.action.paths, changed_paths(running.use.action.diff))
         if event.decision == "deny" and event.by == "person":

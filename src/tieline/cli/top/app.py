@@ -54,8 +54,14 @@ COMMANDS = {
     "/find [WORDS]": "only sessions with these words; nothing: all",
     "/quit": "leave (q, Ctrl-C)",
 }
-KEYS = "↑↓ choose · Tab next ask · y allow · n deny · Enter write · x x interrupt · / commands · ? help · q leave"
-TYPING_KEYS = "Enter sends it · Esc goes back to the list · /help"
+KEYS = (
+    "↑↓ choose", "Tab next ask", "y allow", "n deny", "Enter write", "x x interrupt", "/ commands", "? help", "q leave",
+)  # fmt: skip
+TYPING_KEYS = ("Enter sends it", "Esc goes back to the list", "/help")
+OTHER_COLUMNS = 50
+"""What the columns around `what` take that a narrow screen shows, too."""
+WHAT = (20, 48)
+"""Characters of `what`, at least and at most."""
 
 
 class SessionTable(DataTable[Text]):
@@ -70,7 +76,8 @@ class SessionTable(DataTable[Text]):
 
 class TopApp(HubApp):
     CSS = """
-    #head, #keys, #note { height: 1; padding: 0 1; }
+    #head, #note { height: 1; padding: 0 1; }
+    #keys { height: auto; padding: 0 1; }
     #machines { height: auto; padding: 0 1; display: none; }
     Screen { overflow: hidden; }
     #sessions { height: 1fr; min-height: 4; background: ansi_default; scrollbar-size-vertical: 1; }
@@ -103,6 +110,7 @@ class TopApp(HubApp):
         self._drawn_at = 0.0
         self._abort_until = 0.0
         self._helping = False
+        self._keys: Sequence[str] = KEYS
         self._following: asyncio.Task[None] | None = None
         self._table = SessionTable(id="sessions")
         self._detail = Static(markup=False)
@@ -120,7 +128,7 @@ class TopApp(HubApp):
         with Horizontal(id="typing"):
             yield Static(Text("› ", "bold"), markup=False, id="sign")
             yield self._line
-        yield Static(Text(KEYS, "dim", no_wrap=True, overflow="ellipsis"), markup=False, id="keys")
+        yield Static(markup=False, id="keys")
 
     def on_mount(self) -> None:
         self._table.focus()
@@ -131,7 +139,9 @@ class TopApp(HubApp):
         await cancel_and_wait(*([self._following] if self._following else []))
 
     def on_resize(self) -> None:
+        self._drawn = {}  # the columns have other widths
         self._changed = True
+        self._show_keys(self._keys)
 
     def _refresh(self) -> None:
         if not self.is_running or not (self._changed or time.monotonic() - self._drawn_at > AGES_S):
@@ -151,7 +161,8 @@ class TopApp(HubApp):
 
     def _draw_rows(self, rows: Sequence[SessionRow]) -> None:
         now = time.time()
-        wanted = {row.id: row.cells(now) for row in rows}
+        room = min(max(self.size.width - OTHER_COLUMNS, WHAT[0]), WHAT[1])
+        wanted = {row.id: row.cells(now, room) for row in rows}
         styles = {row.id: STYLES.get(row.status, "") for row in rows}
         if list(wanted) == list(self._drawn):
             for place, (id, cells) in enumerate(wanted.items()):
@@ -332,8 +343,9 @@ class TopApp(HubApp):
         self.screen.set_focus(self._table)
         self._show_keys(KEYS)
 
-    def _show_keys(self, text: str) -> None:
-        self.query_one("#keys", Static).update(Text(text, "dim", no_wrap=True, overflow="ellipsis"))
+    def _show_keys(self, keys: Sequence[str]) -> None:
+        self._keys = keys
+        self.query_one("#keys", Static).update(Text(key_lines(keys, self.size.width - 2), "dim"))
 
     def on_line_input_submitted(self, typed: LineInput.Submitted) -> None:
         verb, _, rest = typed.text.partition(" ")
@@ -428,6 +440,17 @@ def head_line(overview: Overview, find: str, away: str) -> Text:
     if find:
         line.append(f" · with “{one_line(find, 60)}”", "yellow")
     return line
+
+
+def key_lines(keys: Sequence[str], width: int) -> str:
+    """All of them, each whole, on as many lines as that takes."""
+    lines = [keys[0]]
+    for key in keys[1:]:
+        if len(longer := f"{lines[-1]} · {key}") <= width:
+            lines[-1] = longer
+        else:
+            lines.append(key)
+    return "\n".join(lines)
 
 
 def machine_lines(machines: Sequence[MachineRow]) -> Text:

@@ -10,7 +10,7 @@ from ...protocol.stream_frames import AnyHubFrame, AskFrame, GoneFrame, NodeFram
 from ...protocol.views import NodeView, PromptView
 from ...sessions.records import AskRecord, SessionRecord
 from ..terminal.formatting import short_path, time_ago
-from ..terminal.sanitize import one_line
+from ..terminal.sanitize import one_line, plain_line
 
 MAX_ROWS = 500
 """Sessions on the screen; the others are found by `/find`."""
@@ -45,12 +45,13 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     what: str
     terminal: bool = False
 
-    def cells(self, now: float) -> tuple[str, ...]:
+    def cells(self, now: float, room: int = 48) -> tuple[str, ...]:
+        """`room`: characters of what it is about."""
         return (
             short_id(self.id),
             one_line(self.agent, 20) + (" (terminal)" if self.terminal else ""),
             self.status if self.online else f"{self.status} (offline)",
-            one_line(self.what, 48),
+            one_line(self.what, room),
             str(self.queue or ""),
             time_ago(self.active_at, now),
             "" if self.cost_usd is None else f"${self.cost_usd:.2f}",
@@ -142,7 +143,7 @@ class HubPicture:
 
     def _row(self, record: SessionRecord) -> SessionRow:
         node = self.nodes.get(record.node)
-        said = record.problem if record.status == "failed" else record.last_line
+        said = one_line(record.problem, 120) if record.status == "failed" else plain_line(record.last_line, 120)
         return SessionRow(
             id=record.id,
             agent=record.agent,
@@ -154,7 +155,7 @@ class HubPicture:
             active_at=record.active_at,
             cost_usd=record.tokens.cost_usd,
             cwd=record.cwd,
-            what=" · ".join(part for part in (one_line(record.title, 60), one_line(said, 120)) if part),
+            what=" · ".join(part for part in (one_line(record.title, 60), said) if part),
             terminal=record.kind == "attached",
         )
 

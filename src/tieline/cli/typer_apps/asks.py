@@ -4,13 +4,17 @@ from typing import Annotated
 
 import typer
 
+from .. import completion
 from ..help import HelpCommand
 from .options import SESSIONS_PANEL, Json
 
 Asked = Annotated[
     str,
     typer.Argument(
-        metavar="ASK", help="Its id, or enough of it. Without one: the only one that waits.", show_default=False
+        metavar="ASK",
+        help="Its id, or enough of it. Without one: the only one that waits, or on a terminal the one that you pick.",
+        show_default=False,
+        autocompletion=completion.asks,
     ),
 ]
 
@@ -54,7 +58,16 @@ def deny(
 
 
 def answer(
-    ask: Asked = "",
+    ask: Annotated[
+        str,
+        typer.Argument(
+            metavar="ASK",
+            help="Its id, or enough of it. Without one: the only one that waits, or on a terminal the one that you "
+            "pick.",
+            show_default=False,
+            autocompletion=completion.questions,
+        ),
+    ] = "",
     answers: Annotated[
         list[str] | None,
         typer.Argument(
@@ -78,7 +91,12 @@ def answer(
 def asks(
     ask: Annotated[
         str,
-        typer.Argument(metavar="ASK", help="Its id, or enough of it. Without one: all that wait.", show_default=False),
+        typer.Argument(
+            metavar="ASK",
+            help="Its id, or enough of it. Without one: all that wait.",
+            show_default=False,
+            autocompletion=completion.asks,
+        ),
     ] = "",
     json: Json = False,
 ) -> None:
