@@ -2,7 +2,8 @@
 
 The transcripts hold what Claude Code itself wrote in one conversation, over and over, with ids and times of their own;
 the terminals are processes that do nothing. For OpenCode our plugin itself runs once per session, over an interface
-that answers as OpenCode does. The hub runs in a process of its own, as it always does.
+that answers as OpenCode does. Codex's own daemon has its threads loaded, for one client in place of their terminals.
+The hub runs in a process of its own, as it always does.
 
 Right after it has read many histories a hub also holds what it keeps of any work: the latest events for clients that
 come back, pages of the search index. So what a session costs then is the difference between many and few of them.
@@ -19,6 +20,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.harnesses.codex_threads import codex_conversation, codex_threads
 from tests.harnesses.desk import BINARIES
 from tests.harnesses.idle_terminals import idle_terminals
 from tests.harnesses.opencode_plugins import opencode_plugins
@@ -108,14 +110,16 @@ def own_memory_kb(pid: int) -> float:
     return float(line.split()[1])
 
 
-def read_all(env: Mapping[str, str], turns: int) -> tuple[float, int]:
-    """A hub that has read all: its memory when it is quiet, and how many bytes it read of files, but for its log."""
+def read_all(env: Mapping[str, str], turns: int) -> tuple[float, int, int]:
+    """A hub that has read all: its memory when it is quiet, how many bytes it read of files, but for its log, and how
+    many the daemon of Codex told it."""
     counted = Path(env["HOME"], "bytes-read")
     with hub(env["HOME"], env, COUNTING_HUB, str(counted)) as pid:
         until_read(env, turns)
         settled(pid)
         memory = own_memory_kb(pid)
-    return memory, int(counted.read_text())
+    read, told = map(int, counted.read_text().split())
+    return memory, read, told
 
 
 def claude_code_rows(root: Path) -> list[Row]:
@@ -124,11 +128,11 @@ def claude_code_rows(root: Path) -> list[Row]:
     each_turns = text.count(b'"turn_duration"')
     ours, usual, fewer = place(root / "ours"), place(root / "usual"), place(root / "few")
     with idle_terminals(root / "few", FEW, lambda id: text.replace(session, id.encode())):
-        memory_few, _ = read_all(fewer, FEW * each_turns)
+        memory_few, *_ = read_all(fewer, FEW * each_turns)
     with idle_terminals(root / "ours", SESSIONS, lambda id: text.replace(session, id.encode())):
-        memory, read = read_all(ours, SESSIONS * each_turns)
-        memory_again, read_again = read_all(ours, SESSIONS * each_turns)
-        memory_usual, _ = read_all(usual, 0)
+        memory, read, _ = read_all(ours, SESSIONS * each_turns)
+        memory_again, read_again, _ = read_all(ours, SESSIONS * each_turns)
+        memory_usual, *_ = read_all(usual, 0)
         again = [(start(ours), start(usual)) for _ in range(STARTS)]
         unread = [(start(forgetful(ours)), start(forgetful(usual))) for _ in range(STARTS)]
     size, each = SESSIONS * len(text), f"against {KB_EACH} KB"
@@ -146,14 +150,14 @@ def claude_code_rows(root: Path) -> list[Row]:
 def opencode_rows(root: Path) -> list[Row]:
     few, ours, usual = (place(root / name, "opencode") for name in ("few", "ours", "usual"))
     with opencode_plugins(root / "few", few, FEW, HISTORY) as counter:
-        memory_few, _ = read_all(few, FEW * read_of(counter)["turns"])
+        memory_few, *_ = read_all(few, FEW * read_of(counter)["turns"])
     with opencode_plugins(root / "ours", ours, SESSIONS, HISTORY) as counter:
         turns, size = SESSIONS * read_of(counter)["turns"], SESSIONS * read_of(counter)["size"]
-        memory, _ = read_all(ours, turns)
+        memory, *_ = read_all(ours, turns)
         read = read_of(counter)["read"]
-        memory_again, _ = read_all(ours, turns)
+        memory_again, *_ = read_all(ours, turns)
         read_again = read_of(counter)["read"] - read
-        memory_usual, _ = read_all(usual, 0)
+        memory_usual, *_ = read_all(usual, 0)
         again = [(start(ours), start(usual)) for _ in range(STARTS)]
     each = f"against {KB_EACH} KB"
     return [
@@ -162,6 +166,30 @@ def opencode_rows(root: Path) -> list[Row]:
         at_most("… and right after its history was read", *after_reading(memory, memory_few), AFTER_READING),
         at_most("… bytes that the plugins read", read, size, 1.05, "against the histories"),
         at_most("… bytes that they read after a restart", read_again, size, 0.01, "against the size of the histories"),
+    ]
+
+
+def codex_rows(root: Path) -> list[Row]:
+    few, ours, usual = (place(root / name, "codex") for name in ("few", "ours", "usual"))
+    conversation = asyncio.run(codex_conversation(root / "template"))
+    with codex_threads(root / "few", conversation, FEW, HISTORY) as threads:
+        memory_few, *_ = read_all(few, FEW * threads.turns)
+    with codex_threads(root / "ours", conversation, SESSIONS, HISTORY) as threads:
+        turns, size = SESSIONS * threads.turns, SESSIONS * threads.told
+        memory, _, read = read_all(ours, turns)
+        memory_again, _, read_again = read_all(ours, turns)
+        memory_usual, *_ = read_all(usual, 0)
+        again = [(start(ours), start(usual)) for _ in range(STARTS)]
+        unread = [(start(forgetful(ours)), start(forgetful(usual))) for _ in range(STARTS)]
+    each = f"against {KB_EACH} KB"
+    about = f"{SESSIONS} sessions of Codex, {threads.size / 1e6:.0f} MB each"
+    return [
+        starts(f"hub start: {about}, all unread", unread),
+        starts("hub start: … read before", again),
+        at_most("… memory of an idle one, KB", (memory_again - memory_usual) / SESSIONS, KB_EACH, 1, each),
+        at_most("… and right after its history was read", *after_reading(memory, memory_few), AFTER_READING),
+        at_most("… bytes that its daemon told us", read, size, 1.05, "against the histories, told once"),
+        at_most("… bytes that it told us after a restart", read_again, size, 0.01, "against the histories, told once"),
     ]
 
 
@@ -182,7 +210,11 @@ AFTER_READING = f"against {KB_EACH} KB; by the difference between {SESSIONS} and
 
 
 def rows(root: Path) -> list[Row]:
-    return [*claude_code_rows(root / "claude-code"), *opencode_rows(root / "opencode")]
+    return [
+        *claude_code_rows(root / "claude-code"),
+        *codex_rows(root / "codex"),
+        *opencode_rows(root / "opencode"),
+    ]
 
 
 def starts(name: str, taken: list[tuple[float, float]]) -> Row:

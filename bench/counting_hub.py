@@ -1,5 +1,5 @@
-"""A hub that counts what its own code reads from files, SQLite apart: `python counting_hub.py ORDER FILE` writes the
-number of bytes into the file when it ends."""
+"""A hub that counts what its own code reads from files, SQLite apart, and what the daemon of Codex tells it:
+`python counting_hub.py ORDER FILE` writes both numbers of bytes into the file when it ends."""
 
 import os
 import sys
@@ -7,9 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from websockets.asyncio import client
+from websockets.asyncio.client import ClientConnection
+
 from tieline.bootstrap import daemon
 
 count = 0
+told = 0
 
 
 def counting(read: Callable[..., bytes]) -> Callable[..., bytes]:
@@ -22,8 +26,17 @@ def counting(read: Callable[..., bytes]) -> Callable[..., bytes]:
     return counted
 
 
+class CountingConnection(ClientConnection):
+    async def recv(self, decode: bool | None = None) -> Any:
+        global told
+        data = await super().recv(decode)
+        told += len(data)
+        return data
+
+
 if __name__ == "__main__":
     os.read, os.pread = counting(os.read), counting(os.pread)
+    client.ClientConnection = CountingConnection
     status = daemon.main(sys.argv[1])
-    Path(sys.argv[2]).write_text(str(count))
+    Path(sys.argv[2]).write_text(f"{count} {told}")
     sys.exit(status)

@@ -1,12 +1,14 @@
 """Long histories of terminals that are there when a hub starts: each is read once, whole, in parts, few at a time."""
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
+from tests.harnesses.codex_threads import codex_conversation, codex_threads
 from tests.harnesses.opencode_plugins import opencode_plugins
 
 from tieline.background_tasks import cancel_and_wait
@@ -34,6 +36,7 @@ class Daemon:
     def __init__(self, turns: int) -> None:
         self.turns = turns
         self.pages = 0
+        self.told = 0  # turns
         self.most = 0
         self._now = 0
 
@@ -49,8 +52,12 @@ class Daemon:
         if params["sortDirection"] == "desc":
             numbers.reverse()
         at = int(params.get("cursor") or 0)
-        more = str(at + PAGE) if at + PAGE < self.turns else None
-        return {"data": [codex_turn(number) for number in numbers[at : at + PAGE]], "nextCursor": more}
+        end = min(at + params["limit"], self.turns)
+        self.told += end - at
+        return {
+            "data": [codex_turn(number) for number in numbers[at:end]],
+            "nextCursor": str(end) if end < self.turns else None,
+        }
 
 
 def codex_turn(number: int) -> dict[str, Any]:
@@ -85,11 +92,40 @@ async def test_threads_of_codex_are_read_a_page_at_a_time_and_each_page_once(tmp
             told = [entry.event async for entry in manager.events(session.id, follow=False)]
             begun = [event.prompt for event in told if isinstance(event, TurnStarted)]
             assert begun == [f"prompt {number}" for number in range(turns)]
-        daemon.pages = 0
+        daemon.pages = daemon.told = 0
         again = await follow_all()
         await eventually(lambda: daemon.pages == SESSIONS, "they are not looked at again", timeout=BOUND)
         await cancel_and_wait(*again)
-        assert daemon.pages == SESSIONS, "only the latest page: nothing is missing"
+        assert daemon.told == SESSIONS, "only the latest turn of each: nothing is missing"
+
+
+@pytest.mark.real
+async def test_threads_that_a_real_daemon_of_codex_has_are_read_whole_and_the_rest_when_the_hub_starts_again(
+    tmp_path: Path,
+) -> None:
+    """The daemon of Codex itself, whose pages are what they are."""
+    conversation = await codex_conversation(tmp_path / "template")
+    env = scratch_env(tmp_path / "home", path="/usr/bin:/bin")
+    agree(env, "codex", now=0.0)
+    config = Config(environ=env, hub=HubConfig(port=0))
+    async with AsyncExitStack() as stack:
+        threads = await asyncio.to_thread(
+            stack.enter_context, codex_threads(tmp_path, conversation, SESSIONS, 1_000_000)
+        )
+        for _ in range(2):
+            since = time.time()
+            async with hub_on(config) as (hub, _):
+                assert hub.local is not None
+                manager = hub.local.router
+
+                def attached() -> list[int]:
+                    return [each.turns for each in manager.sessions() if each.active_at > since]  # noqa: B023
+
+                await eventually(lambda: attached() == [threads.turns] * SESSIONS, "not read", timeout=BOUND)
+                for session in manager.sessions():
+                    told = [entry.event async for entry in manager.events(session.id, follow=False)]
+                    begun = [event.prompt for event in told if isinstance(event, TurnStarted)]
+                    assert begun == ["please look at number 0"] + ["please look at number 1"] * (threads.turns - 1)
 
 
 @pytest.mark.slow

@@ -234,7 +234,9 @@ class CodexTerminal:
         """Since the last one that was told to its end, oldest first. What was told is written before more is read."""
         assert self._session is not None
         last = self._session.record.cursor
-        page: dict[str, Any] = {"limit": PAGE, "itemsView": "full", "sortDirection": "desc" if last else "asc"}
+        page: dict[str, Any] = {"limit": PAGE, "itemsView": "full", "sortDirection": "asc"}
+        if last:  # mostly nothing is missing, which the latest turn alone tells
+            page |= {"limit": 1, "sortDirection": "desc"}
         missed: list[Params] = []
         while True:
             async with self._reading:
@@ -250,7 +252,7 @@ class CodexTerminal:
                 await self._session.flush()
             if not found.get("nextCursor"):
                 break
-            page["cursor"] = found["nextCursor"]
+            page |= {"cursor": found["nextCursor"], "limit": PAGE}
         for turn in reversed(missed):
             yield turn
 
