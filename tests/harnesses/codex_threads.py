@@ -5,13 +5,13 @@ many are needed, real terminals take more memory than there is."""
 import json
 import os
 import re
-import shutil
 import subprocess
+import time
 import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from msgspec import Struct
 from tests.harnesses.desk import BINARIES
@@ -100,19 +100,28 @@ def codex_threads(root: Path, conversation: Conversation, count: int, size: int)
     for id in ids:
         text, turns = conversation.repeated(size, id, project)
         (sessions / conversation.file.name.replace(conversation.id, id)).write_bytes(text)
-    daemon = (str(BINARIES / "codex"), "app-server", "daemon")
-    quiet = {"env": env, "cwd": project, "stdin": subprocess.DEVNULL, "capture_output": True, "timeout": START_S}
-    subprocess.run([*daemon, "start"], check=True, **cast("Any", quiet))
+    socket = home / ".codex" / "app-server-control" / "app-server-control.sock"
+    daemon = subprocess.Popen(
+        [str(BINARIES / "codex"), "app-server", "--listen", "unix://"],
+        env=env,
+        cwd=project,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
-        socket = home / ".codex" / "app-server-control" / "app-server-control.sock"
+        deadline = time.monotonic() + START_S
+        while not socket.exists():
+            assert daemon.poll() is None and time.monotonic() < deadline, "the daemon of Codex does not start"
+            time.sleep(0.05)
         with unix_connect(os.path.realpath(socket), "ws://localhost/", compression=None, max_queue=None) as connection:
             client = _Client(connection)
             for id in ids:
                 client.request("thread/resume", threadId=id, excludeTurns=True)
             yield CodexThreads(turns, len(text), client.length_of_history(ids[0]))
     finally:
-        subprocess.run([*daemon, "stop"], check=False, **cast("Any", quiet))
-        shutil.rmtree(home / ".codex" / "packages", ignore_errors=True)
+        daemon.terminate()
+        daemon.wait(START_S)
 
 
 class _Client:
