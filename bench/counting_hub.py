@@ -10,7 +10,7 @@ from typing import Any
 from websockets.asyncio import client
 from websockets.asyncio.client import ClientConnection
 
-from tieline.bootstrap import daemon
+from tieline.bootstrap.__main__ import load
 
 count = 0
 told = 0
@@ -35,8 +35,9 @@ class CountingConnection(ClientConnection):
 
 
 if __name__ == "__main__":
+    main = load()
     os.read, os.pread = counting(os.read), counting(os.pread)
     client.ClientConnection = CountingConnection
-    status = daemon.main(sys.argv[1])
+    status = main(sys.argv[1])
     Path(sys.argv[2]).write_text(f"{count} {told}")
     sys.exit(status)

@@ -125,7 +125,7 @@ async def _hub(root: Path, fill: Fill) -> AsyncGenerator[tuple[str, httpx2.Async
         await fill(bus)
     told, ready = os.pipe()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tieline.bootstrap.daemon", json.dumps({"port": 0, "ready": ready}),
+        sys.executable, "-m", "tieline.bootstrap", json.dumps({"port": 0, "ready": ready}),
         cwd=root, env=env, pass_fds=[ready], stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     os.close(ready)

@@ -25,7 +25,7 @@ REFILL_S = 30.0
 
 @contextmanager
 def hub(
-    place: str, env: Mapping[str, str], program: Sequence[str] = ("-m", "tieline.bootstrap.daemon"), *arguments: str
+    place: str, env: Mapping[str, str], program: Sequence[str] = ("-m", "tieline.bootstrap"), *arguments: str
 ) -> Generator[int, None, None]:
     """A hub in a process of its own; gives its id."""
     ready, say = os.pipe()

@@ -111,7 +111,7 @@ class HubProcess:
             order = json.dumps({"port": self._port, "ready": ready})
             with (self.root / "out").open("ab") as out:
                 self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "tieline.bootstrap.daemon", order,
+                    sys.executable, "-m", "tieline.bootstrap", order,
                     cwd=self.root, env=self.env, pass_fds=[ready], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                     start_new_session=True,
                 )  # fmt: skip

@@ -41,7 +41,7 @@ class HubProcess:
         ready, say = os.pipe()
         order = StartOptions(port=self.port, ready=say)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tieline.bootstrap.daemon", msgspec.json.encode(order).decode()],
+            [sys.executable, "-m", "tieline.bootstrap", msgspec.json.encode(order).decode()],
             cwd=self._cli.place,
             env=self._cli.env,
             stdin=subprocess.DEVNULL,

@@ -23,7 +23,7 @@ WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") el
 
 
 class Daemon:
-    """`python -m tieline.bootstrap.daemon`, in a home of its own."""
+    """`python -m tieline.bootstrap`, in a home of its own."""
 
     def __init__(self, root: Path, order: StartOptions, config: str = "") -> None:
         self.place = root / "place"
@@ -50,7 +50,7 @@ class Daemon:
         order = msgspec.structs.replace(self._order, ready=writing)
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *WITH_US, sys.executable, "-m", "tieline.bootstrap.daemon", msgspec.json.encode(order).decode(),
+                *WITH_US, sys.executable, "-m", "tieline.bootstrap", msgspec.json.encode(order).decode(),
                 cwd=self.place, env=self.env, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
                 pass_fds=(writing,), start_new_session=True,
             )  # fmt: skip

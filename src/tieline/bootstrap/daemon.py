@@ -329,7 +329,3 @@ def main(argument: str) -> int:
         say(StartResult(problem=error.message, hint=error.hint))
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

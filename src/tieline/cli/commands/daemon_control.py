@@ -104,7 +104,7 @@ def start_in_background(config: Config, order: StartOptions) -> StartResult:
                     sys.executable,
                     "-P",
                     "-m",
-                    "tieline.bootstrap.daemon",
+                    "tieline.bootstrap",
                     msgspec.json.encode(replace(order, ready=writing)),
                 ],
                 stdin=subprocess.DEVNULL,

@@ -2,8 +2,6 @@
 
 import ssl
 
-import httpx2 as httpx
-
 from ...protocol.phone import PhoneCheck
 
 CHECK_S = 10.0
@@ -11,6 +9,8 @@ CHECK_S = 10.0
 
 async def check_reach(url: str, *, authority: bytes = b"") -> PhoneCheck:
     """`authority`: the only one that is trusted for it (DER), as on a phone; else those that this machine trusts."""
+    import httpx2 as httpx  # only here: few phones are checked, and every start of a hub would pay for it
+
     if authority:
         context = ssl.create_default_context(cadata=authority)
         context.verify_flags |= ssl.VERIFY_X509_STRICT  # phones are strict too
