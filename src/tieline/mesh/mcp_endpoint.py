@@ -33,7 +33,7 @@ class McpEndpoint:
         self.processes = HarnessProcesses()
         self._hooks = hooks
         self._server: MeshMcpServer | None = None
-        self._loading = asyncio.Lock()
+        self._starting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
 
@@ -42,6 +42,8 @@ class McpEndpoint:
 
     async def __aexit__(self, *_: object) -> None:
         self._stopping.set()
+        if self._starting is not None:
+            await cancel_and_wait(self._starting)
         if self._task is not None:
             await asyncio.wait((self._task,), timeout=STOP_S)
             await cancel_and_wait(self._task)
@@ -87,21 +89,25 @@ class McpEndpoint:
                     await self.deliveries.delivered(id)
 
     async def _loaded(self) -> "MeshMcpServer":
-        if self._server is None:
-            async with self._loading:
-                if self._server is None:
-                    module = await import_in_thread(f"{__package__}.mcp_server")
-                    server: MeshMcpServer = module.MeshMcpServer(self.mesh, self._hooks)
-                    started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                    self._task = asyncio.create_task(self._run(server, started), name="mcp-server")
-                    await started
-                    self._server = server
+        while self._server is None:
+            if self._starting is None or self._starting.done():
+                self._starting = asyncio.create_task(self._start(), name="mcp-server-start")
+            await asyncio.shield(self._starting)  # the start is everybody's: a client that is gone does not end it
         return self._server
+
+    async def _start(self) -> None:
+        module = await import_in_thread(f"{__package__}.mcp_server")
+        server: MeshMcpServer = module.MeshMcpServer(self.mesh, self._hooks)
+        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run(server, started), name="mcp-server")
+        await started
+        self._server = server
 
     async def _run(self, server: "MeshMcpServer", started: "asyncio.Future[None]") -> None:
         try:
             async with server.run():
-                started.set_result(None)
+                if not started.done():  # else the hub ends, and nobody waits for it any more
+                    started.set_result(None)
                 await self._stopping.wait()
         except BaseException as error:
             if not started.done():

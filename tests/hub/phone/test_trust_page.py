@@ -2,9 +2,13 @@
 
 import asyncio
 import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx2 as httpx
 import pytest
+from tests.hub.phone.conftest import with_phone
 
 from tieline.hub.http.server import bind, serve_at
 from tieline.hub.phone.trust_page import TrustPage, fingerprint
@@ -64,3 +68,27 @@ async def test_its_connections_end_with_it() -> None:
     writer.close()
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+async def test_whoever_waits_for_the_page_may_go_while_it_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, may_open, opened = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def slow_page() -> AsyncGenerator[str]:
+        begun.set()
+        await may_open.wait()
+        opened.set()
+        yield "http://127.0.0.1:1"
+
+    async with with_phone(tmp_path) as (_, phone):
+        monkeypatch.setattr(phone, "_trust_page", slow_page)
+        waiting = asyncio.create_task(phone._open_trust_page())  # pyright: ignore[reportPrivateUsage]
+        async with asyncio.timeout(30):
+            await begun.wait()
+            waiting.cancel()
+            await asyncio.wait((waiting,))
+            may_open.set()
+            await opened.wait()
+    assert "phone-trust-page failed" not in caplog.text

@@ -18,6 +18,7 @@ from tieline.hub.phone import phone_access, tunnels
 from tieline.hub.phone.local_authority import LocalAuthority
 from tieline.hub.phone.phone_access import PhoneAccess
 from tieline.hub.phone.reach_check import check_reach
+from tieline.processes import async_process
 from tieline.protocol.phone import PhoneCheck, PhoneStatus
 from tieline.testing.wait_for import eventually
 
@@ -136,6 +137,20 @@ async def test_a_tunnel_is_called_as_it_should_be_and_ends_with_off(tmp_path: Pa
         assert not alive(call["pid"]), "off leaves no process"
         host = ADDRESS[way].removeprefix("https://")
         assert (await hub.client.get("/healthz", headers={"Host": host})).status_code == 403
+
+
+async def test_off_does_not_wait_for_a_tunnel_that_reads_no_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(async_process, "CLOSE_GRACE_S", 3600.0)
+    stand_in = StandIn(tmp_path, "cloudflared", PRINTS["cloudflared"])
+    async with with_phone(tmp_path) as (hub, phone):
+        on_path(hub, tmp_path)
+        await set_up(hub, "cloudflare")
+        (call,) = stand_in.tunnels()
+        async with asyncio.timeout(30):
+            await phone.turn_off()
+        assert not alive(call["pid"])
 
 
 async def allowed(hub: Running, phone: PhoneAccess) -> None:

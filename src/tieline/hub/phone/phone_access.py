@@ -252,9 +252,12 @@ class PhoneAccess:
         async def stay_open() -> None:
             try:
                 async with self._trust_page() as url:
-                    opened.set_result(url)
+                    if not opened.done():  # else whoever waited for it is gone
+                        opened.set_result(url)
                     await asyncio.sleep(OPEN_S)
             except Exception as error:  # whoever waits for the page is told
+                if opened.done():
+                    raise
                 opened.set_exception(error)
             finally:
                 opened.cancel()

@@ -7,6 +7,7 @@ turned off.
 import asyncio
 import json
 import re
+import signal
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -174,6 +175,7 @@ async def _run_once(tunnel: Tunnel, argv: tuple[str, ...], env: Mapping[str, str
                     report(Reached(urls=(url,)))
                     await process.wait(None)
             finally:
+                process.signal(signal.SIGTERM)  # it reads no input: closing that would end no tunnel
                 await cancel_and_wait(reading)
             words = _words(process, said)
             ended = f"{tunnel.program} ended" if process.returncode is not None else f"{tunnel.program} gave no address"
