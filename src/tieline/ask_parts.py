@@ -56,6 +56,12 @@ def scope_of(ask: Ask, level: Remember) -> str:
     return ask.scopes.get(level) or f"what the agent makes of it, {how}"
 
 
+def withheld_text(withheld: str, at_terminal: str) -> str:
+    """What the agent does not tell, and what follows for people."""
+    follows = "" if at_terminal else ", so it can only be denied"
+    return f"The agent does not tell all of it{follows}: {marked(withheld)}"
+
+
 def parts_text(parts: Iterable[Part]) -> str:
     """All of it as plain text with its marks. Only labels begin a line: what an agent wrote cannot pose as one."""
     return "\n".join(part_text(part) for part in parts)

@@ -142,6 +142,7 @@ class Ask(Event, tag="ask", frozen=True):
     scopes: Mapping[Remember, str] = {}  # what each of these really permits, in the driver's words
     withheld: str = ""  # what the agent does not tell of its action; such an ask can only be denied
     wider: bool = False  # to allow it permits more than its action: only people do
+    at_terminal: str = ""  # it is answered at its terminal only: the sentence that tells people so
 
 
 class Answer(Event, tag="answer", frozen=True):

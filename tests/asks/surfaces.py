@@ -3,11 +3,12 @@ channel runs, to what a person reads there and whether it lets them allow."""
 
 import asyncio
 import io
+import re
 import tempfile
 from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import AsyncExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +17,7 @@ from tests.asks.stage import Caught
 from tests.browser.cards import WIDTHS, AskPage, ask_page
 
 from tieline.ask_parts import parts_text
+from tieline.background_tasks import cancel_and_wait
 from tieline.bootstrap.relay import ask_note
 from tieline.channels.telegram.ask_card import buttons, card
 from tieline.cli.commands import asks
@@ -34,6 +36,7 @@ from tieline.sessions.ask_decisions import check
 class Shown(Struct, frozen=True):
     text: str
     allow: bool  # whether it can be allowed right there
+    decides: bool  # whether it can be decided there at all, or a way to is named
     whole: bool = True  # whether all of it must be there; else only if it can be allowed
 
 
@@ -95,8 +98,10 @@ def prompt(*, deny_when_gone: bool) -> "Column":
         answer = asyncio.create_task(desk.decide(caught.record.ask))
         await asyncio.sleep(0)
         await desk.prompt(caught.record.ask)
-        await answer
-        return Shown(file.getvalue(), "y" in presses.offered or "1" in presses.offered)
+        if presses.offered:
+            await answer
+        await cancel_and_wait(answer)
+        return Shown(file.getvalue(), "y" in presses.offered or "1" in presses.offered, bool(presses.offered))
 
     return prompted
 
@@ -106,7 +111,7 @@ async def approve(caught: Caught, surfaces: Surfaces) -> Shown:
     out = io.StringIO()
     with redirect_stdout(out):
         asks.show_ask(caught.record, caught.session, asks.origin(caught.session, {"local": "here"}))
-    return Shown(out.getvalue(), may_allow(caught))
+    return Shown(out.getvalue(), may(caught, "allow"), may(caught, "deny"))
 
 
 async def approve_on_a_terminal(caught: Caught, surfaces: Surfaces) -> Shown:
@@ -114,14 +119,14 @@ async def approve_on_a_terminal(caught: Caught, surfaces: Surfaces) -> Shown:
     for each in panels(caught.record.ask, caught.session.agent, caught.session.cwd):
         console(file, caught).print(each)
     file.write(asks.full_text(caught.record.ask, parts=False))
-    return Shown(file.getvalue(), may_allow(caught))
+    return Shown(file.getvalue(), may(caught, "allow"), may(caught, "deny"))
 
 
 async def tail(caught: Caught, surfaces: Surfaces) -> Shown:
     out = io.StringIO()
     with redirect_stdout(out), redirect_stderr(out):
         SessionView(caught.session).show(EventFrame(seq=1, session=caught.session.id, at=0.0, event=caught.record.ask))
-    return Shown(out.getvalue(), allow=False)
+    return Shown(out.getvalue(), allow=False, decides=bool(re.search("tieline (approve|answer) ", out.getvalue())))
 
 
 async def team(caught: Caught, surfaces: Surfaces) -> Shown:
@@ -133,14 +138,16 @@ async def team(caught: Caught, surfaces: Surfaces) -> Shown:
     keys = io.StringIO()
     console(keys, caught).print(ask_keys(caught.record, 0, whole=True))
     told = keys.getvalue()
-    return Shown(file.getvalue() + told, any(key in told for key in ("Ctrl-Y", "/allow", "/answer")))
+    allow = any(key in told for key in ("Ctrl-Y", "/allow", "/answer"))
+    return Shown(file.getvalue() + told, allow, bool(told.strip()))
 
 
 async def as_json(caught: Caught, surfaces: Surfaces) -> Shown:
     """`--json`, and what the hub answers to programs: the texts in it, once they are read."""
     record = msgspec.json.decode(msgspec.json.encode(caught.record), type=type(caught.record))
     assert record == caught.record
-    return Shown("\n".join(parts_text((part,)) for part in record.parts), may_allow(caught))
+    texts = [parts_text((part,)) for part in record.parts]
+    return Shown("\n".join([*texts, record.ask.at_terminal]), may(caught, "allow"), may(caught, "deny"))
 
 
 def page(width: str) -> "Column":
@@ -149,7 +156,7 @@ def page(width: str) -> "Column":
     async def column(caught: Caught, surfaces: Surfaces) -> Shown:
         card = await (await surfaces.page()).card(caught.record, caught.session, width)
         await card.show()
-        return Shown(await card.text(), await card.allow.count() > 0)
+        return Shown(await card.text(), await card.allow.count() > 0, await card.decides.count() > 0)
 
     return column
 
@@ -161,7 +168,7 @@ async def telegram(caught: Caught, surfaces: Surfaces) -> Shown:
     keyboard = buttons(note, allow=made.allow)
     offered = [button.text for row in keyboard.inline_keyboard for button in row] if keyboard else []
     before = "".join(message.partition("\n")[2] for message in made.before)
-    return Shown(f"{before}\n{made.text}", any(text.startswith("Approve") for text in offered))
+    return Shown(f"{before}\n{made.text}", any(text.startswith("Approve") for text in offered), bool(offered))
 
 
 def push(*, content: bool) -> "Column":
@@ -170,14 +177,14 @@ def push(*, content: bool) -> "Column":
     async def notification(caught: Caught, surfaces: Surfaces) -> Shown:
         made = notice(AskPending(ask=caught.record, agent=caught.session.agent), content=content, now=0.0)
         assert made.allow == any(each.action == "allow" for each in made.actions)
-        return Shown(f"{made.title}\n{made.body}", made.allow, whole=False)
+        return Shown(f"{made.title}\n{made.body}", made.allow, bool(made.actions), whole=False)
 
     return notification
 
 
-def may_allow(caught: Caught) -> bool:
+def may(caught: Caught, decision: Literal["allow", "deny"]) -> bool:
     try:
-        check(caught.record.ask, Answer(caught.record.id, "allow"))
+        check(caught.record.ask, Answer(caught.record.id, decision))
     except UsageError:
         return False
     return True
@@ -201,7 +208,7 @@ COLUMNS: Mapping[str, Column] = {
 
 VERBS = {"run": "tieline run", "approve": "tieline approve", "deny": "tieline approve", "answer": "tieline approve",
          "asks": "tieline approve", "tail": "tieline tail", "send": "tieline tail", "demo": "tieline run",
-         "team": "tieline team"}  # fmt: skip
+         "team": "tieline team", "top": "tieline team"}  # fmt: skip
 """Which column shows a verb's asks. A verb that answers or shows asks has its place here, or `test_complete` fails."""
 
 CHANNELS = {"telegram": "Telegram", "notify": "", "webhook": "", "agent": ""}

@@ -39,6 +39,7 @@ class Card:
     def __init__(self, page: Page, ask: str) -> None:
         self.place: Locator = page.locator(f"[data-ask='{ask}']")
         self.allow = self.place.locator("button.allow, .choice, .questions button.primary")
+        self.decides = self.place.locator("button, input, select")
 
     async def show(self) -> bool:
         """Everything that can be shown of it is shown. Whether that had to be asked for."""

@@ -12,6 +12,7 @@ from tieline.errors import TielineError
 from tieline.events import Answer, Ask, Command, Done, Edit, Event, Init, Status, Text, ToolResult, ToolUse, TurnStarted
 from tieline.protocol.request_bodies import Decision
 from tieline.script import Run, Say, Write
+from tieline.sessions.attached_session import ANSWER_THERE
 from tieline.testing.tmux_terminal import TmuxTerminal
 from tieline.testing.wait_for import eventually
 
@@ -82,6 +83,7 @@ async def test_a_terminal_is_read_and_what_it_asks_is_shown_until_it_is_decided_
         ask = await at.ask()
         assert isinstance(ask.ask.action, Command) and "until test -e go" in ask.ask.action.command
         assert (await at.session("attached", "waiting", 1)).id == session.id
+        assert ask.ask.at_terminal == ANSWER_THERE
         for decision in ("allow", "deny"):
             with pytest.raises(TielineError, match="terminal"):
                 await at.client.answer(ask.id, Decision(decision=decision))

@@ -31,6 +31,7 @@ from tieline.harnesses.attach_consent import CurrentConsent
 from tieline.script import Say
 from tieline.sessions.ask_rules import AskRule
 from tieline.sessions.attached_session import (
+    ANSWER_THERE,
     AT_THE_TERMINAL,
     SAID,
     AttachedSession,
@@ -306,7 +307,7 @@ async def test_what_takes_no_answer_from_elsewhere_is_not_answered_from_there(tm
         await eventually(lambda: len(manager.asks.pending()) == 1, "nothing is asked")
         (pending,) = manager.asks.pending()
         for answer in (Answer(pending.id, "allow", by="alice"), Answer(pending.id, "deny", by="alice")):
-            with pytest.raises(Unsupported, match="codex does not support answers from elsewhere"):
+            with pytest.raises(UsageError, match=ANSWER_THERE):
                 await manager.answer(pending.id, answer)
         assert [record.id for record in manager.asks.pending()] == [pending.id]
         await session.settle("key", "allow")

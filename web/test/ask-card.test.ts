@@ -88,6 +88,18 @@ describe('the card of an ask', () => {
     expect([question.button('Red'), question.button('Answer')]).toEqual([undefined, undefined])
     expect(question.button('Deny')).toBeTruthy()
   })
+  it('says where it is answered, and has no buttons, when only its terminal takes the answer', () => {
+    const at_terminal = 'Answer it there.'
+    const questions: P.Question[] = [{ id: '1', text: 'Which?', choices: [{ id: 'a', label: 'Red' }] }]
+    for (const one of [ask({ at_terminal, action: { kind: 'command', command: `begin ${'x'.repeat(20_000)} end` } }), ask({ at_terminal, withheld: 'A part is missing.' }), ask({ at_terminal, kind: 'question', questions }), ask({ at_terminal, kind: 'plan', plan: 'Step one' })]) {
+      const { box, text } = card(record(one))
+      expect(text()).toContain(at_terminal)
+      expect(text()).not.toContain('only be denied')
+      expect(box.querySelectorAll('button, select, input').length).toBe(0)
+    }
+    expect(card(record(ask({ at_terminal, kind: 'question', questions }))).text()).toMatch(/Which\?.*Red/s)
+    expect(card(record(ask({ at_terminal, action: { kind: 'command', command: `begin ${'x'.repeat(20_000)} end` } }))).text()).toContain(' end')
+  })
   it('says on the button what is remembered', async () => {
     const choose = async (one: P.Ask, span: string) => {
       const { box, button, shown } = card(record(one))

@@ -230,6 +230,7 @@ def ask_note(record: AskRecord, session: SessionRecord | None) -> AskNote:
         content=content[:MAX_CONTENT],
         missing=max(0, len(content) - MAX_CONTENT),
         withheld=record.ask.withheld,
+        at_terminal=record.ask.at_terminal,
         offers={level: scope_of(record.ask, level) for level in record.ask.remember},
         digest=record.digest,
         status=record.status,

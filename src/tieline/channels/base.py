@@ -215,6 +215,7 @@ class AskNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     content: str = ""
     missing: int = 0  # characters that `content` lacks
     withheld: str = ""  # what the agent does not tell: it can only be denied
+    at_terminal: str = ""  # it cannot be decided here: the sentence that says where
     offers: Mapping[Remember, str] = {}  # how long it can be remembered → what that permits
     digest: str = ""  # binds a decision to what was shown
     status: str = "pending"

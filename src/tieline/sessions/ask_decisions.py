@@ -60,6 +60,8 @@ def lost(ask: Ask) -> Answer:
 
 def check(ask: Ask, answer: Answer) -> None:
     """Raises UsageError for what nobody may decide about this ask."""
+    if ask.at_terminal:
+        raise UsageError(ask.at_terminal, field="ask", hint="Nothing was decided.")
     if ask.withheld and answer.decision == "allow":
         raise UsageError(
             f"this ask can only be denied: {ask.withheld}",

@@ -49,6 +49,8 @@ MAX_UNWRITTEN = 10_000
 MAX_UNWRITTEN_DELTAS = 1000
 AT_THE_TERMINAL = "terminal"
 """Who answered, where a person did so at the terminal itself."""
+ANSWER_THERE = "Answer it at its terminal: the harness takes no answer from elsewhere."
+"""What every surface says of an ask that nobody can answer from elsewhere."""
 SAID = "said"
 """The status that shows what somebody said in the middle of a turn."""
 ENDED = "the terminal was closed before this turn ended"
@@ -198,7 +200,9 @@ class AttachedSession:
     async def ask(self, ask: Ask, key: str) -> Answer:
         """The terminal shows a prompt. Returns the decision that counts, from wherever: `by` is AT_THE_TERMINAL when it
         was made there (`settle`), `rule` is set when a person's rule made it. Cancelled: the harness withdrew it."""
-        ask = replace(ask, id=new_id(), remember=() if ask.withheld else ask.remember)
+        way: Remote = "question" if ask.kind == "question" else "answer"
+        there = "" if way in self.record.remote else ANSWER_THERE
+        ask = replace(ask, id=new_id(), remember=() if ask.withheld or there else ask.remember, at_terminal=there)
         asked = self._asked[key] = _Asked(ask)
         task = asyncio.current_task()
         assert task is not None

@@ -30,7 +30,7 @@ from .event_log import EventLog, LogEntry
 from .pending_asks import PendingAsks
 from .prompt_queue import PromptQueue
 from .prompt_runner import PromptRunner
-from .records import AskRecord, PromptRecord, Remote, SessionRecord
+from .records import AskRecord, PromptRecord, SessionRecord
 from .rule_book import RuleBook, SessionRules
 from .running_sessions import Ending, RunningSessions, SessionRunner
 from .session_worktrees import SessionWorktrees, WorktreeOutcome, WorktreeStatus, default_branch
@@ -355,10 +355,7 @@ class SessionManager:
     async def answer(self, ask: str, answer: Answer, *, digest: str = "") -> AskRecord:
         """Decide an ask. The first answer wins; the others raise AlreadyAnswered."""
         record, _ = await self.asks.get(ask)
-        session = self.get(record.session)  # whoever waits for another node's ask would not hear of it
-        way: Remote = "question" if record.ask.kind == "question" else "answer"
-        if record.status == "pending" and session.kind == "attached" and way not in session.remote:
-            raise Unsupported(session.agent, "answers from elsewhere in a terminal", hint="Answer at the terminal.")
+        self.get(record.session)  # whoever waits for another node's ask would not hear of it
         return await self.asks.answer(ask, answer, expect_digest=digest)
 
     # --- worktrees -------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { wantedAsk } from '../app/actions'
 import { sessionUrl } from '../app/router'
 import type * as P from '../generated/protocol'
-import { agentName, answeredBy, canDo, askHeading, timeLeft, sessionTitle } from '../shared/format'
+import { agentName, answeredBy, askHeading, timeLeft, sessionTitle } from '../shared/format'
 import { visibleLine, visible } from '../shared/visible-text'
 import { cardsMoving, nodes, now, sessions, pauseCardButtons } from '../store/store'
 import { HoldButton, Problem } from '../ui/components'
@@ -45,8 +45,8 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
   const reason = danger(ask)
   const parts = partsOf(ask, record.parts)
   const [asked, setAsked] = useState(false)
-  const asking = ask.kind === 'question' && !ask.withheld
-  const whole = asked || asking || !parts.some((part) => isLong(part.text))
+  const asking = ask.kind === 'question' && !ask.withheld && !ask.at_terminal
+  const whole = asked || asking || !!ask.at_terminal || !parts.some((part) => isLong(part.text))
   const showAll = () => {
     pauseCardButtons() // Allow appears where the finger may still be
     setAsked(true)
@@ -83,9 +83,9 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
       </header>
       {reason && <p class="danger-note"><Icon name="warn" /> This {reason}.</p>}
       {asking && open ? <QuestionContext ask={ask} parts={parts} /> : <AskParts parts={parts} cwd={session?.cwd} whole={whole} />}
-      {ask.withheld && <p class="problem withheld"><Icon name="warn" /> {visible(ask.withheld)} It can only be denied.</p>}
-      {open && (session && !canDo(session, asking ? 'question' : 'answer')
-        ? <p class="problem"><Icon name="warn" /> Answer at the terminal: its harness takes no answer from elsewhere.</p>
+      {ask.withheld && <p class="problem withheld"><Icon name="warn" /> {visible(ask.withheld)}{ask.at_terminal ? '' : ' It can only be denied.'}</p>}
+      {open && (ask.at_terminal
+        ? <p class="problem"><Icon name="warn" /> {visible(ask.at_terminal)}</p>
         : asking
           ? <Questions record={record} />
           : <DecisionButtons record={record} hold={!!reason} showAll={whole ? undefined : showAll} />)}

@@ -20,7 +20,7 @@ export function partsOf(ask: P.Ask, parts: readonly P.Part[] = []): readonly P.P
   for (const [name, value] of Object.entries(action)) add(name, value, name === 'diff' ? 'diff' : 'code')
   for (const [name, value] of Object.entries(ask.input ?? {})) if (toText(value) !== toText(action[name])) add(name, value, 'code') // else it is in the action already
   add('Plan', ask.plan)
-  if (ask.kind !== 'question') add('Questions', ask.questions, 'code') // a question's form shows them
+  if (ask.kind !== 'question' || ask.at_terminal) add('Questions', ask.questions, 'code') // a question's form shows them
   if (!collected.length && kind) add('Action', ask.action, 'code')
   return collected
 }

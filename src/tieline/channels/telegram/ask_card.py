@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ...ask_parts import withheld_text
 from ...events import Remember
 from ...visible_text import marked
 from ..base import AskNote
@@ -50,7 +51,7 @@ def card(note: AskNote, *, content: bool) -> AskCard:
         hidden = len(note.content) + note.missing
         return AskCard((), f"{head}\n\n{hidden} characters of it are not shown here. {see}{foot}")
     whole = f"{head}\n\n{note.content}{foot}"
-    may = not note.withheld and not note.missing and note.kind != "question"
+    may = not note.withheld and not note.at_terminal and not note.missing and note.kind != "question"
     if units(whole) <= LIMIT and not note.missing:
         return AskCard((), whole, (units(head) + 2, units(note.content)), may)
     found = pieces(note.content, ROOM)
@@ -59,7 +60,8 @@ def card(note: AskNote, *, content: bool) -> AskCard:
     left = sum(map(len, found[MAX_MESSAGES:])) + note.missing
     if not left:
         return AskCard(numbered, f"{head}\n\nAll of it is above, in {len(found)} messages.{foot}", allow=may)
-    told = f"{left} characters of it are not shown here, so it can only be denied here. {see}"
+    follows = "" if note.at_terminal else ", so it can only be denied here"
+    told = f"{left} characters of it are not shown here{follows}. {see}"
     return AskCard(numbered, f"{head}\n\n{told}{foot}")
 
 
@@ -87,9 +89,11 @@ def _chunks(line: str, limit: int) -> list[str]:
 def _foot(note: AskNote) -> str:
     names = {"session": "for the session", "always": "always"}
     lines = [f"Approve {names.get(level, level)}: {words}" for level, words in _offers(note).items()]
+    if note.at_terminal:  # first: what follows may be cut
+        lines.append(note.at_terminal)
     if note.withheld:
-        lines.append(f"The agent does not tell all of it, so it can only be denied: {note.withheld}")
-    if note.kind == "question":
+        lines.append(withheld_text(note.withheld, note.at_terminal))
+    if note.kind == "question" and not note.at_terminal:
         lines.append(f"Answer it: tieline answer {note.id[-6:]}, or the page.")
     return _cut(marked("".join(f"\n\n{line}" for line in lines)), MAX_HEAD)
 
@@ -111,10 +115,10 @@ def token_of(note: AskNote) -> str:
 
 
 def buttons(note: AskNote, *, allow: bool) -> "InlineKeyboardMarkup | None":
-    """Approve and deny. A question is answered elsewhere: two buttons cannot say it."""
+    """Approve and deny, where it can be decided here. A question is answered elsewhere: two buttons cannot say it."""
     from aiogram.types import InlineKeyboardButton, InlineKeyboardMarkup  # takes seconds; the text of a card needs none
 
-    if note.status != "pending" or note.kind == "question":
+    if note.status != "pending" or note.kind == "question" or note.at_terminal:
         return None
     token = token_of(note)
 

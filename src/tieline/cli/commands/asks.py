@@ -88,6 +88,7 @@ def answer(given: str, answers: Sequence[str], *, text: Sequence[str] = (), json
         if not said:
             await show_asks(client, record)
             return 0
+        check(record.ask, Answer(record.id, "allow"))
         if record.ask.kind != "question":
             hint = f"tieline approve {short_id(record.id)}, or tieline deny"
             raise UsageError(f"this ask is a {record.ask.kind}, not a question", field="ask", hint=hint)
@@ -155,12 +156,17 @@ def _choices_hint(question: Question) -> str:
 
 
 async def select_ask(client: Client, given: str, verb: str) -> AskRecord:
-    """The one that is named; without a name, the only one that waits, or the one that is picked from a list."""
+    """The one that is named; without a name, the only one that waits and can be decided from here, or the one that is
+    picked from a list."""
     if given:
         return await hub_connection.find_ask(client, given)
     waiting = await client.asks()
     if verb == "answer":
         waiting = [record for record in waiting if record.ask.kind == "question"]
+    elsewhere = [record for record in waiting if record.ask.at_terminal]
+    waiting = [record for record in waiting if not record.ask.at_terminal]
+    if elsewhere and not waiting:
+        raise UsageError(elsewhere[0].ask.at_terminal, field="ask", hint="`tieline asks` shows what is asked.")
     if not waiting:
         raise UsageError("no ask is waiting for a decision", field="ask")
     if len(waiting) == 1:

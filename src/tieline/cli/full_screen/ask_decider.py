@@ -61,7 +61,9 @@ class AskDecider:
         record = self._panel.record
         if record is None or not self._panel.seen or self.reading:
             return
-        if decision == "allow" and record.ask.kind == "question":
+        if decision == "allow" and record.ask.at_terminal and not self._panel.whole:
+            self._read_whole(record, "", None)
+        elif decision == "allow" and record.ask.kind == "question" and not record.ask.at_terminal:
             if self._panel.whole:
                 self._fill("/answer ")
             else:
@@ -85,10 +87,10 @@ class AskDecider:
 
     def _decide(self, decision: Decision, typed: str = "") -> None:
         record = self._asked()
+        check(record.ask, Answer(record.id, decision.decision, remember=decision.remember))
         if decision.decision == "allow":
             if record.ask.kind == "question":
                 raise UsageError("a question needs an answer", field="ask", hint="Type /answer NUMBER or WORDS.")
-            check(record.ask, Answer(record.id, "allow", remember=decision.remember))
             if not self._panel.whole:
                 lasting = event_text.scope_text(record.ask, decision.remember) if decision.remember != "once" else ""
                 self._read_whole(record, f"allows {lasting}".strip(), decision)
@@ -116,6 +118,7 @@ class AskDecider:
         questions = record.ask.questions
         if record.ask.kind != "question":
             raise UsageError("this ask is no question", field="ask", hint="Use Ctrl-Y or Ctrl-N.")
+        check(record.ask, Answer(record.id, "allow"))
         question = questions[len(self._panel.answers)]
         try:
             chosen = chosen_labels(question, given)

@@ -88,7 +88,8 @@ class AskPanel(Vertical):
 
 
 class AskScreen(ModalScreen[Literal["allow", "deny", ""]]):
-    """One ask on the whole screen. It is allowed where it ends; a question is answered on the other screen."""
+    """One ask on the whole screen. It is allowed where it ends; a question is answered on the other screen. What only
+    its terminal decides is read here."""
 
     DEFAULT_CSS = """
     AskScreen { background: ansi_default; }
@@ -128,15 +129,20 @@ class AskScreen(ModalScreen[Literal["allow", "deny", ""]]):
         return self._drawn and self._scroll.scroll_y >= self._scroll.max_scroll_y
 
     def _show_keys(self) -> None:
+        back = _key("Esc", "back")
+        if self.record.ask.at_terminal:
+            self._keys.update(back if self.at_end else Text("   ").join([_key("PgDn", "read on"), back]))
+            return
         allow = _key("y", self._allows) if self.at_end else _key("PgDn", f"read on; at its end y {self._allows}")
-        self._keys.update(Text("   ").join([allow, _key("n", "deny"), _key("Esc", "back")]))
+        self._keys.update(Text("   ").join([allow, _key("n", "deny"), back]))
 
     def action_allow(self) -> None:
-        if self.at_end:
+        if self.at_end and not self.record.ask.at_terminal:
             self.dismiss("allow")
 
     def action_decide(self, decision: Literal["deny", ""]) -> None:
-        self.dismiss(decision)
+        if not decision or not self.record.ask.at_terminal:
+            self.dismiss(decision)
 
 
 def ask_panels(record: AskRecord, who: str, directory: str, answered: int) -> list[Panel]:
@@ -144,12 +150,15 @@ def ask_panels(record: AskRecord, who: str, directory: str, answered: int) -> li
     if ask.kind != "question":
         return [panel(ask, who, directory)]
     question = ask.questions[min(answered, len(ask.questions) - 1)]
-    return [*(context_panels(ask, who, directory) if not answered else ()), question_panel(question, who)]
+    context = context_panels(ask, who, directory) if not answered else ()
+    return [*context, question_panel(question, who, ask.at_terminal)]
 
 
 def ask_keys(record: AskRecord, others: int, *, whole: bool) -> Group:
     ask = record.ask
-    if ask.kind == "question":
+    if ask.at_terminal:
+        keys = [] if whole else [_key("Ctrl-Y", "read all of it")]
+    elif ask.kind == "question":
         keys = [
             _key("/answer", "NUMBER or WORDS") if whole else _key("Ctrl-Y", "read all of it"),
             _key("Ctrl-N", "skip"),

@@ -16,7 +16,7 @@ from ...background_tasks import cancel_and_wait
 from ...events import Answer, Ask, Question, Remember
 from ...sessions.ask_decisions import allow, deny
 from ..terminal import event_text
-from ..terminal.ask_panel import context_panels, panel, question_panel
+from ..terminal.ask_panel import context_panels, panel, panels, question_panel
 from ..terminal.keyboard import MAX_DIGITS, Keyboard
 from ..terminal.sanitize import one_line
 
@@ -66,6 +66,9 @@ class PermissionPrompter:
         _, future = self._waiting.get(ask.id, (ask, None))
         if future is None or future.done():
             return
+        if ask.at_terminal:
+            self._show(ask)
+            return
         self._pause()
         asking = asyncio.ensure_future(self._ask_or_deny(ask))
         try:
@@ -93,6 +96,14 @@ class PermissionPrompter:
             return await self.ask(ask)
         except TerminalGone:
             return deny(ask, "the terminal is gone", by=BY) if self._deny_when_gone else None
+
+    def _show(self, ask: Ask) -> None:
+        """One that no key decides."""
+        self._pause()
+        self._console.print()
+        for each in panels(ask, self._agent, self._cwd):
+            self._console.print(each)
+        self._resume()
 
     # --- the three kinds -------------------------------------------------------------------------------
 

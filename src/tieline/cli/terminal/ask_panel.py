@@ -5,7 +5,7 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from ...ask_parts import Part, ask_parts
+from ...ask_parts import Part, ask_parts, withheld_text
 from ...events import Ask, Question
 from ...visible_text import marked
 from . import event_text
@@ -17,7 +17,9 @@ def panel(ask: Ask, agent: str, cwd: str = "") -> Panel:
     wish = "has a plan" if ask.kind == "plan" else event_text.request_text(ask)
     parts = [_part_view(part, cwd) for part in ask_parts(ask)]
     if ask.withheld:
-        parts.append(Text(event_text.withheld_text(ask), "bold red", overflow="fold"))
+        parts.append(Text(withheld_text(ask.withheld, ask.at_terminal), "bold red", overflow="fold"))
+    if ask.at_terminal and ask.kind != "question":
+        parts.append(Text(ask.at_terminal, "bold", overflow="fold"))
     return Panel(
         Group(*parts),
         title=Text(f"{one_line(agent)} {wish}", "bold"),
@@ -31,7 +33,8 @@ def panels(ask: Ask, agent: str, cwd: str = "") -> list[Panel]:
     """All of an ask: of a question first what it comes with, if anything, then each question."""
     if ask.kind != "question":
         return [panel(ask, agent, cwd)]
-    return [*context_panels(ask, agent, cwd), *(question_panel(question, agent) for question in ask.questions)]
+    questions = (question_panel(question, agent, ask.at_terminal) for question in ask.questions)
+    return [*context_panels(ask, agent, cwd), *questions]
 
 
 def context_panels(ask: Ask, agent: str, cwd: str = "") -> list[Panel]:
@@ -40,13 +43,15 @@ def context_panels(ask: Ask, agent: str, cwd: str = "") -> list[Panel]:
     return [panel(replace(ask, questions=()), agent, cwd)] if len(ask_parts(ask)) > questions else []
 
 
-def question_panel(question: Question, agent: str) -> Panel:
+def question_panel(question: Question, agent: str, at_terminal: str = "") -> Panel:
     header = f" · {one_line(question.header)}" if question.header else ""
     body = Text(marked(question.text), "bold", overflow="fold")
     for place, choice in enumerate(question.choices, 1):
         body.append("\n").append(f"{place:>2}  ", "bold yellow").append(marked(choice.label), "not bold")
         if choice.description:
             body.append(f"\n    {marked(choice.description)}", "not bold dim")
+    if at_terminal:
+        body.append(f"\n\n{at_terminal}")
     title = Text(f"{one_line(agent)} asks{header}", "bold")
     return Panel(body, title=title, title_align="left", border_style="cyan", padding=(0, 1))
 

@@ -1,6 +1,6 @@
 """An ask as plain text: a line of what the agent wants, and every character of what it asks for."""
 
-from ...ask_parts import ask_parts, parts_text
+from ...ask_parts import ask_parts, parts_text, withheld_text
 from ...events import Ask
 from . import event_text
 from .sanitize import one_line
@@ -10,7 +10,9 @@ def full_text(ask: Ask, *, parts: bool = True) -> str:
     """Every character of it as plain text, and what can be done about it. `parts`: else only the latter."""
     lines = [parts_text(ask_parts(ask))] if parts else []
     if ask.withheld:
-        lines.append(event_text.withheld_text(ask))
+        lines.append(withheld_text(ask.withheld, ask.at_terminal))
+    if ask.at_terminal and parts:
+        lines.append(ask.at_terminal)
     lines += [f"--remember {level}: allows {event_text.scope_text(ask, level)}" for level in ask.remember]
     return "\n".join(lines)
 

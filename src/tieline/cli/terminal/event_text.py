@@ -26,7 +26,6 @@ from ...events import (
     changed_paths,
 )
 from ...policy import CAPABILITIES, Capability, Policy, Receipt
-from ...visible_text import marked
 from .sanitize import clean, one_line
 
 CAPABILITY_WORDS: dict[Capability, str] = {"file_write": "files", "shell": "shell", "network": "network"}
@@ -129,10 +128,6 @@ def scope_text(ask: Ask, level: Remember) -> str:
     """What is permitted by remembering it, as it follows `allow`: on one line, and all of it."""
     words = scope_of(ask, level)
     return one_line(words, 10 * len(words))  # a mark takes the room of ten characters at the most
-
-
-def withheld_text(ask: Ask) -> str:
-    return f"The agent does not tell all of it, so it can only be denied: {marked(ask.withheld)}"
 
 
 def levels(rules: Policy | Receipt) -> list[tuple[str, str]]:

@@ -82,9 +82,8 @@ class SessionView:
         if isinstance(event, Ask) and self._tell_how_to_answer and event.id not in self._asked:
             self._asked.add(event.id)
             verb = "answer" if event.kind == "question" else "approve"
-            self._view.note(
-                f"waits for you: {headline(event)}\n{full_text(event)}\n  tieline {verb} {short_id(event.id)}"
-            )
+            how = "" if event.at_terminal else f"\n  tieline {verb} {short_id(event.id)}"
+            self._view.note(f"waits for you: {headline(event)}\n{full_text(event)}{how}")
         elif isinstance(event, Answer):
             self._asked.discard(event.ask)
         elif isinstance(event, Done):

@@ -181,17 +181,18 @@ def notice(fact: PushTrigger, *, content: bool, now: float) -> Notice:
             ask = record.ask
             wants = {"permission": "asks for permission", "question": "has a question", "plan": "has a plan"}[ask.kind]
             body, whole = _ask_text(record) if content else ("", False)
-            allow = whole and ask.kind == "permission" and not ask.withheld
+            decided = ask.kind == "permission" and not ask.at_terminal  # by its buttons
+            allow = decided and whole and not ask.withheld
             actions = (*([NoticeAction("allow", "Allow")] if allow else []), NoticeAction("deny", "Deny"))
             return Notice(
                 kind="ask",
                 tag=f"ask-{record.id}",
                 title=_line(f"{fact.agent or 'An agent'} {wants}"),
-                body=_lines(_where(fact.machine, fact.title if content else ""), body),
+                body=_lines(_where(fact.machine, fact.title if content else ""), ask.at_terminal, body),
                 session=record.session,
                 ask=record.id,
                 digest=record.digest,
-                actions=actions if ask.kind == "permission" else (),
+                actions=actions if decided else (),
                 allow=allow,
                 at=record.created_at or now,
                 expires_at=record.expires_at,
