@@ -3,7 +3,9 @@
 import base64
 import re
 import subprocess
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -11,9 +13,12 @@ from playwright.async_api import Locator, Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.faults import faults
 from tests.browser.hub import HubProcess
+from tests.bus.conftest import free_port
+from tests.sessions.git_remotes import bare_repository, git_daemon, stand_in_gh
 
 from tieline.events import Done, Edit, Text, ToolResult, ToolUse, TurnStarted
 from tieline.script import Say
+from tieline.testing.rig import scratch_env
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -25,7 +30,9 @@ PIXEL = base64.b64decode(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
-    hub = HubProcess(tmp_path_factory.mktemp("hub"))
+    root = tmp_path_factory.mktemp("hub")
+    env = scratch_env(root / "home", path=f"{root}/bin:{Path(sys.executable).parent}:/usr/bin:/bin")
+    hub = HubProcess(root, env=env)
     hub.agent("listener", [Say("Ready.")], [Say("Both are done.")])
     events = [
         TurnStarted("Draw it.", "p1"),
@@ -42,9 +49,9 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubPro
         yield hub
 
 
-def git(hub: HubProcess, *arguments: str) -> str:
+def git(hub: HubProcess, *arguments: str, cwd: Path | None = None) -> str:
     return subprocess.run(
-        ["git", *arguments], cwd=hub.place, env=hub.env, check=True, capture_output=True, text=True
+        ["git", *arguments], cwd=cwd or hub.place, env=hub.env, check=True, capture_output=True, text=True
     ).stdout
 
 
@@ -59,7 +66,7 @@ def change(hub: HubProcess) -> None:
 
 async def agree(page: Page, name: str) -> None:
     """Holds the button for as long as it wants."""
-    button = page.get_by_role("dialog").get_by_role("button", name=name)
+    button = page.get_by_role("dialog").get_by_role("button", name=name, exact=True)
     await button.focus()
     await page.keyboard.press("Enter")
     await page.keyboard.press("Enter")
@@ -157,6 +164,71 @@ async def test_comments_are_one_prompt_on_a_phone(hub: HubProcess, open_page: Op
     await expect(log.get_by_text("2 comments on your changes:")).to_be_visible()
     await expect(log.get_by_text("Both are done.")).to_be_visible()
     assert (hub.place / "new.py").exists()
+
+
+@pytest.mark.parametrize("size", ["iphone", "narrow"])
+async def test_a_branch_is_pushed_and_proposed_from_a_phone(
+    hub: HubProcess, open_page: OpenPage, shot: Shot, size: str
+) -> None:
+    project = hub.root / f"project-{size}"
+    git(hub, "clone", "-q", str(hub.place), str(project))
+    git(hub, "checkout", "-qb", "comma", cwd=project)
+    for name, value in (("user.name", "Ada Lane"), ("user.email", "ada@example.com")):
+        git(hub, "config", name, value, cwd=project)
+    told = stand_in_gh(hub.root / "bin")
+    told.unlink(missing_ok=True)
+    folder = hub.root / f"remotes-{size}"
+    remote = bare_repository(folder, "own/project.git")
+    with git_daemon(folder, free_port()) as url:
+        git(hub, "remote", "set-url", "origin", f"{url}/own/project.git", cwd=project)
+        session = await hub.session("listener", prompt="go", title=f"push it, {size}", cwd=str(project))
+        page = await open_page(hub, size, path=f"/s/{session}")
+        await expect(page.get_by_role("log").get_by_text("Ready.")).to_be_visible()
+        (project / "comma.py").write_text("comma = ','\n")
+        await page.get_by_role("button", name="Changes").click()
+        sheet = page.get_by_role("dialog", name="Changes")
+        await sheet.get_by_role("button", name="Stage all").click()
+        await sheet.get_by_label("Commit message").fill("A comma")
+        await sheet.get_by_role("button", name="Commit 1 file").click()
+        await expect(sheet.get_by_role("status").filter(has_text="A comma")).to_be_visible()
+
+        await sheet.get_by_role("button", name="Push …").click()
+        plan = page.get_by_role("dialog", name="Push comma to")
+        await expect(plan).to_contain_text("A comma")
+        assert await faults(page) == []
+        assert await fits(plan.locator(".sheet-body"))
+        await shot(page, f"{size}-push")
+        assert git(hub, "for-each-ref", cwd=remote) == "", "a plan pushes nothing"
+        await agree(page, "Push")
+        await expect(plan).to_have_count(0)
+        await expect(sheet.get_by_role("status").filter(has_text="pushed comma to")).to_be_visible()
+        assert git(hub, "log", "--format=%an: %s", "-1", "comma", cwd=remote) == "Ada Lane: A comma\n"
+        await expect(sheet.get_by_role("button", name="Push …")).to_have_count(0)
+
+        # A hosted address has no port of ours; what was pushed stays pushed.
+        git(hub, "remote", "set-url", "origin", "git@code.example:own/project.git", cwd=project)
+        await sheet.get_by_role("button", name="Pull request …").click()
+        form = page.get_by_role("dialog", name="Open a pull request")
+        await form.get_by_label("Title").fill("Greet with a comma")
+        await form.get_by_label("Text").fill("It reads better.")
+        assert await faults(page) == []
+        assert await fits(form.locator(".sheet-body"))
+        await form.get_by_role("button", name="Show what would happen").click()
+        plan = page.get_by_role("dialog", name="Open a pull request at code.example/own/project")
+        await expect(plan).to_contain_text("--head=comma")
+        assert await fits(plan.locator(".sheet-body"))
+        await shot(page, f"{size}-pull-request")
+        assert not told.exists(), "a plan opens nothing"
+        await agree(page, "Open it")
+        done = sheet.get_by_role("status").filter(has_text="opened")
+        await expect(done.get_by_role("link")).to_have_attribute("href", "https://example.com/own/project/pull/7")
+        assert (await done.inner_text()).count("/own/project/pull/7") == 1
+        assert told.read_text() == (
+            "pr\ncreate\n--repo=code.example/own/project\n--head=comma\n--title=Greet with a comma\n"
+            "--body=It reads better.\n"
+        )
+        assert await fits(sheet.locator(".sheet-body"))
+        await shot(page, f"{size}-proposed")
 
 
 @pytest.mark.parametrize("size", ["wide", "iphone"])

@@ -93,3 +93,16 @@ it('says so while the hub has not sent all sessions, also in a search', async ()
   expect(box.querySelector('.session strong')!.textContent).toBe('second')
   expect(status()).toBe('')
 })
+
+it('looks at one session when one of 10,000 has changed', async () => {
+  let looked = 0
+  const watched = (id: string, at: number) => Object.defineProperty(session(id, { active_at: at }), 'archived', { get: () => { looked++; return false } })
+  const { box, painted, store } = await list(Array.from({ length: 10_000 }, (_, index) => watched(`s${index}`, index)))
+  await painted()
+  looked = 0
+  store.applyFrame({ type: 'session', session: watched('s42', 20_000) })
+  await painted()
+  expect(box.querySelector('.session strong')!.textContent).toBe('s42')
+  expect([...box.querySelectorAll('button')].some((one) => one.textContent === '9900 more')).toBe(true)
+  expect(looked).toBeLessThan(200) // the rows on the screen, and the one that has changed
+})

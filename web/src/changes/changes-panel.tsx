@@ -256,12 +256,19 @@ function CommitBox({ tree, onCommit, onStageAll }: { tree: P.WorkingTree; onComm
 function Outcome({ outcome, onClose }: { outcome: P.ChangeOutcome; onClose: () => void }) {
   return (
     <div class="outcome" role="status">
-      <p><Icon name="check" /> {visible(outcome.done ?? '')}</p>
-      {outcome.url && /^https:/.test(outcome.url) && <p><a href={outcome.url} target="_blank" rel="noopener noreferrer">{visible(outcome.url)}</a></p>}
+      <p><Icon name="check" /> <WithLink text={outcome.done ?? ''} url={outcome.url ?? ''} /></p>
       {outcome.restore && <div class="row"><code>{visible(outcome.restore)}</code><CopyButton text={outcome.restore} /></div>}
       <button type="button" class="plain" aria-label="Dismiss" onClick={onClose}><Icon name="cross" /></button>
     </div>
   )
+}
+
+/** The address leads there, in its place in the text. */
+function WithLink({ text, url }: { text: string; url: string }) {
+  if (!/^https:/.test(url)) return <>{visible(text)}</>
+  const at = text.indexOf(url)
+  const link = <a href={url} target="_blank" rel="noopener noreferrer">{visible(url)}</a>
+  return at < 0 ? <>{visible(text)} {link}</> : <>{visible(text.slice(0, at))}{link}{visible(text.slice(at + url.length))}</>
 }
 
 /** Comments that wait to be sent together. */

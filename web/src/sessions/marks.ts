@@ -1,6 +1,6 @@
 /** Which turns were read and which sessions are pinned: the hub keeps it for all devices of the person. A change is shown at
  * once, kept in this browser until the hub has it, and sent again after a break. */
-import { computed, signal } from '@preact/signals'
+import { computed, effect, signal } from '@preact/signals'
 import { request } from '../api/client'
 import type * as P from '../generated/protocol'
 import { loadLocal, saveLocal } from '../shared/local-storage'
@@ -41,11 +41,11 @@ const seenTurns = (session: string, kept = marks.value, waiting = unsent.value):
 export const unread = (session: P.SessionRecord): number => Math.max(0, session.turns - seenTurns(session.id))
 
 /** How many sessions have unread turns. */
-export const unreadSessions = computed(() => {
-  const [kept, waiting] = [marks.value, unsent.value] // once: there may be 10,000 sessions
-  let count = 0
-  for (const one of sessions.value.values()) if (!one.archived && one.turns > seenTurns(one.id, kept, waiting)) count++
-  return count
+export const unreadSessions = sessions.count((one) => !one.archived && one.turns > seenTurns(one.id, marks.peek(), unsent.peek()))
+effect(() => {
+  void marks.value
+  void unsent.value
+  unreadSessions.recount()
 })
 
 export function markSeen(session: P.SessionRecord): void {
@@ -60,6 +60,12 @@ export const pinnedSessions = computed<ReadonlySet<string>>(() => {
     else if (wanted.pinned === false) pinned.delete(id)
   }
   return pinned
+})
+
+/** The pinned ones, in the list's order. */
+export const sessionsOnTop = computed(() => {
+  const all = sessions.value
+  return sessions.sort([...pinnedSessions.value].flatMap((id) => all.get(id) ?? []))
 })
 
 export const isPinned = (session: string): boolean => pinnedSessions.value.has(session)

@@ -8,13 +8,13 @@ import { danger } from '../asks/danger'
 import type * as P from '../generated/protocol'
 import { STATE_LABELS, abbreviateHome, actionSummary, agentName, ago, askHeading, cost, plainLine, sessionState, sessionTitle, type SessionState } from '../shared/format'
 import { visibleLine } from '../shared/visible-text'
-import { allSessionsLoaded, nodes, now, visibleAsks, sessions, sessionsByActivity, sessionsLeft } from '../store/store'
+import { allSessionsLoaded, archivedSessions, nodes, now, visibleAsks, sessions, sessionsByActivity, sessionsLeft } from '../store/store'
 import { WaitingTeam, waitingTeams } from '../teams/teams'
 import { AgentMark } from '../ui/agent-mark'
 import { Empty } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { grouping, groupSessions, isClosed, setGrouping, toggleGroup, type Group, type Grouping } from './grouping'
-import { isPinned, pinnedSessions, togglePin, unread, unreadSessions } from './marks'
+import { isPinned, sessionsOnTop, togglePin, unread, unreadSessions } from './marks'
 
 export function NeedsYou() {
   const all = visibleAsks.value
@@ -50,23 +50,28 @@ type Filter = 'all' | 'active' | 'unread' | 'archived'
 const FILTERS: readonly (readonly [Filter, string])[] = [['all', 'All'], ['active', 'Active'], ['unread', 'Unread'], ['archived', 'Archived']]
 const ACTIVE: readonly SessionState[] = ['working', 'waiting', 'stuck']
 
-/** Those that match, the pinned ones first, else in their order. */
-export function filterSessions(all: Iterable<P.SessionRecord>, filter: Filter, query: string, machines: ReadonlyMap<string, P.NodeView>, isUnread: (one: P.SessionRecord) => boolean): P.SessionRecord[] {
-  const terms = query.trim().toLowerCase().split(/\s+/).filter(Boolean)
-  const top: P.SessionRecord[] = []
-  const others: P.SessionRecord[] = []
-  const pinned = pinnedSessions.value // once: there may be 10,000 sessions
+/** The first ones that match, the pinned ones before the others, each in their order. No more are looked at than are needed:
+ * there may be 10,000 sessions. */
+export function filterSessions(all: Iterable<P.SessionRecord>, pinned: readonly P.SessionRecord[], matches: (one: P.SessionRecord) => boolean, limit: number): P.SessionRecord[] {
+  const found = pinned.filter(matches)
+  const onTop = new Set(pinned)
   for (const one of all) {
-    if (one.archived !== (filter === 'archived')) continue
-    if (filter === 'active' && !ACTIVE.includes(sessionState(one, machines.get(one.node)))) continue
-    if (filter === 'unread' && !isUnread(one)) continue
-    if (terms.length) {
-      const text = `${searchText(one)} ${machines.get(one.node)?.name?.toLowerCase() ?? ''}`
-      if (!terms.every((word) => text.includes(word))) continue
-    }
-    (pinned.has(one.id) ? top : others).push(one)
+    if (found.length >= limit) break
+    if (!onTop.has(one) && matches(one)) found.push(one)
   }
-  return top.concat(others)
+  return found
+}
+
+function sessionFilter(filter: Filter, query: string, machines: ReadonlyMap<string, P.NodeView>): (one: P.SessionRecord) => boolean {
+  const terms = query.trim().toLowerCase().split(/\s+/).filter(Boolean)
+  return (one) => {
+    if (one.archived !== (filter === 'archived')) return false
+    if (filter === 'active' && !ACTIVE.includes(sessionState(one, machines.get(one.node)))) return false
+    if (filter === 'unread' && !(unread(one) > 0)) return false
+    if (!terms.length) return true
+    const text = `${searchText(one)} ${machines.get(one.node)?.name?.toLowerCase() ?? ''}`
+    return terms.every((word) => text.includes(word))
+  }
 }
 
 const searchTexts = new WeakMap<P.SessionRecord, string>()
@@ -85,11 +90,12 @@ export function SessionList() {
   const [filter, setFilter] = useState<Filter>('all')
   const [query, setQuery] = useState('')
   const all = sessionsByActivity.value
-  const matches = filterSessions(all, filter, query, nodes.value, (one) => unread(one) > 0)
   const left = sessionsLeft.value
   const [limit, setLimit] = useState(PAGE)
+  const unfiltered = filter === 'all' && !query.trim() // how many there are is known without looking at each
+  const matches = filterSessions(all, sessionsOnTop.value, sessionFilter(filter, query, nodes.value), unfiltered ? limit : Infinity)
+  const more = (unfiltered ? all.length - archivedSessions.value : matches.length) - limit
   const shown = groupSessions(matches.slice(0, limit), grouping.value, isPinned, nodes.value)
-  const shownCount = Math.min(limit, matches.length)
   if (!all.length && allSessionsLoaded.value) {
     return (
       <Empty icon="sessions" title="No sessions yet">
@@ -115,7 +121,7 @@ export function SessionList() {
       </div>
       <div class="session-list">
         {shown.map((group) => <SessionGroup key={group.key} group={group} />)}
-        {shownCount < matches.length && <MoreRows left={matches.length - shownCount} onMore={() => setLimit(limit + PAGE)} />}
+        {more > 0 && <MoreRows left={more} onMore={() => setLimit(limit + PAGE)} />}
       </div>
       <p class="faint center" role="status">{left > 0 ? `${query.trim() ? 'Searched' : 'Shown'} so far: ${all.length.toLocaleString()} sessions. ${left.toLocaleString()} more are coming …` : ''}</p>
       {!matches.length && allSessionsLoaded.value && <p class="faint center">No matching sessions.</p>}

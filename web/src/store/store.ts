@@ -9,7 +9,10 @@ import { MapSignal } from './map-signal'
 
 export const me = signal<P.Me | undefined>(undefined)
 export const connectionState = signal<ConnectionState>({ state: 'connecting', retryAt: 0, since: Date.now(), reason: '' })
-export const sessions = new MapSignal<P.SessionRecord>()
+const activeAt = (one: P.SessionRecord) => one.active_at || one.created_at
+/** The last active first; of two that were active together, the newer one. */
+const byActivity = (one: P.SessionRecord, other: P.SessionRecord) => activeAt(other) - activeAt(one) || (one.id > other.id ? -1 : one.id < other.id ? 1 : 0)
+export const sessions = new MapSignal<P.SessionRecord>(byActivity)
 export const asks = signal<ReadonlyMap<string, P.AskRecord>>(new Map())
 export const prompts = signal<ReadonlyMap<string, P.PromptView>>(new Map())
 export const nodes = signal<ReadonlyMap<string, P.NodeView>>(new Map())
@@ -25,8 +28,8 @@ export const threadProblem = signal('')
 export const now = signal(Date.now() / 1000)
 export const loaded = signal(false) // the first snapshot has arrived
 /** The last active first. */
-export const sessionsByActivity = computed(() => [...sessions.value.values()].sort(byActivity))
-const byActivity = (one: P.SessionRecord, other: P.SessionRecord) => (other.active_at || other.created_at) - (one.active_at || one.created_at)
+export const sessionsByActivity = computed(() => sessions.inOrder())
+export const archivedSessions = sessions.count((one) => one.archived)
 /** How many sessions the hub has yet to send: with many of them, those that matter come first. */
 export const sessionsLeft = signal(0)
 /** Whether a session that is not known does not exist. */
@@ -230,7 +233,7 @@ function showArriving(known = sessions.peek()): void {
     }
     unconfirmed.clear()
   }
-  sessions.replace([...all.values()].sort(byActivity)) // what is nearly in order is sorted again quickly
+  sessions.replace(all.values())
   marks.value = allMarks
   sessionsLeft.value = leftToArrive
 }
