@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.asks.rows import claude_code, codex, codex_acp, copilot, gemini, opencode, pi, qwen, vibe
+from tests.asks.rows import claude_code, codex, codex_acp, copilot, gemini, kimi, opencode, pi, qwen, vibe
 from tests.asks.stage import Cast, Row
 from tests.asks.words import SPOKEN, spoken
 from tests.more_agents.python.install import binaries
@@ -20,6 +20,7 @@ from tieline.testing.rigs.codex import codex_rig
 from tieline.testing.rigs.codex_acp import CodexAcpRig
 from tieline.testing.rigs.copilot import CopilotRig
 from tieline.testing.rigs.gemini import GeminiRig
+from tieline.testing.rigs.kimi import KimiRig
 from tieline.testing.rigs.opencode import OpenCodeRig
 from tieline.testing.rigs.pi import PiRig
 from tieline.testing.rigs.qwen import QwenRig
@@ -64,6 +65,7 @@ MORE_CASTS = (
     Cast(agent="pi", rig=lambda home: PiRig(home, MORE / "pi", MORE), rows=pi.rows),
     Cast(agent="claude-agent-acp", rig=lambda home: ClaudeAgentAcpRig(home, MORE), rows=claude_code.rows),
     Cast(agent="codex-acp", rig=lambda home: CodexAcpRig(home, MORE), rows=codex_acp.rows),
+    Cast(agent="kimi", rig=lambda home: KimiRig(home, MORE), rows=kimi.rows),
     Cast(agent="vibe", rig=lambda home: VibeRig(home, binaries("vibe")), rows=vibe.rows),
 )
 """Played by `make test-agents`."""

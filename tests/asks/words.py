@@ -34,6 +34,11 @@ KINDS: dict[str, tuple[str, ...]] = {
         "write", "edit", "edit everywhere", "overwrite", "command", "command of many lines", "long command",
         "command in the background", "tool of a server", "reading outside", "question",
     ),
+    "kimi": (
+        "write", "edit", "command", "command of many lines", "long command", "command in the background",
+        "command of a subagent", "tool of a server", "scheduled prompt", "end of a schedule", "end of a task",
+        "question", "plan",
+    ),
     "scripted": ("edit", "command", "fetch", "question", "plan"),
     "shell": (),  # a command line is told what to do and asks nothing
 }  # fmt: skip
@@ -86,6 +91,14 @@ TOOLS: dict[str, dict[str, str]] = {
         "write_file": "write", "edit": "edit", "bash": "command", "run_typescript": "command in the background",
         "read_file": "reading outside", "ask_user_question": "question",
         "search_tool_functions": "", "wait": "", "skill": "", "todo": "", "unified_harness_scratchpad": "", "cron": "",
+    },
+    "kimi": {
+        "Write": "write", "Edit": "edit", "Bash": "command", "Agent": "command of a subagent", "AgentSwarm": "",
+        "CronCreate": "scheduled prompt", "CronDelete": "end of a schedule", "TaskStop": "end of a task",
+        "mcp__words__speak": "tool of a server", "AskUserQuestion": "question", "ExitPlanMode": "plan",
+        "CreateGoal": "", "CronList": "", "EnterPlanMode": "", "FetchURL": "", "GetGoal": "", "Glob": "", "Grep": "",
+        "Read": "", "ReadMediaFile": "", "SetGoalBudget": "", "Skill": "", "TaskList": "", "TaskOutput": "",
+        "TodoList": "", "UpdateGoal": "", "WaitFor": "",
     },
 }  # fmt: skip
 """Every tool that each agent offers its model, with the row that shows its ask; empty: it was seen to ask nothing."""

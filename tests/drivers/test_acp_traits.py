@@ -183,6 +183,13 @@ async def test_what_makes_an_agent_ask_is_not_undone_by_the_environment(bench: B
     assert told == {"edit": "ask", "bash": "ask", "webfetch": "ask", "websearch": "ask", "question": "deny"}
 
 
+async def test_a_mode_is_set_that_the_session_only_says_to_be_in(bench: Bench) -> None:
+    """Kimi says "default" of whichever mode its user's settings have chosen."""
+    modes: Step = {"session": {"modes": {"currentModeId": "default", "availableModes": []}}}
+    seen = await bench.turn("kimi", SEEN, END, script=modes)
+    assert "session/set_mode" in json.loads(done(seen).text)
+
+
 async def test_vibe_is_set_to_ask(bench: Bench) -> None:
     seen = await bench.turn("vibe", SEEN, END)
     assert "session/set_mode" in json.loads(done(seen).text)
@@ -200,32 +207,65 @@ KIMI_CALL = [
     call(title="Bash", kind="execute", status="pending", content=text('{"comm')),
     update(status="in_progress", content=text('{"command":"rm -r build"}')),
 ]
-KIMI_WORDS = "Requesting approval to Running: rm -r build"
 
 
-@pytest.mark.parametrize(
-    ("before", "words"),
-    [
-        pytest.param(KIMI_CALL, "Requesting approval to Running: rm -r b…", id="in the content of the call"),
-        pytest.param([], KIMI_WORDS, id="in the text of the ask"),
-    ],
-)
-async def test_kimis_ask_shows_its_command(bench: Bench, before: list[Step], words: str) -> None:
-    steps = [*before, ask(title="Bash", content=text(words)), chunk("Refused."), END]
+def kimi_ask(words: str) -> Step:
+    return ask(title="Bash", content=text(f"Requesting approval to {words}"))
+
+
+@pytest.mark.parametrize("words", ["Running: rm -r b…", "Running: rm -r build", "Starting background: rm -r \ud83d…"])
+async def test_kimis_ask_shows_the_command_of_its_call(bench: Bench, words: str) -> None:
+    """Also where Kimi has cut it through a character, which no text can have half of."""
+    command = "rm -r 😀" if "background" in words else "rm -r build"
+    given = update(status="in_progress", content=text(json.dumps({"command": command})))
+    steps = [KIMI_CALL[0], given, kimi_ask(words), chunk("Refused."), END]
     seen = await bench.turn("kimi", *steps, policy=Policy("ask", "ask", "ask"), on_ask=no)
     asked = the(seen, Ask)
-    assert (asked.capability, asked.action, asked.withheld) == ("shell", Command("rm -r build"), "")
+    assert (asked.capability, asked.action, asked.withheld) == ("shell", Command(command), "")
     assert not of(seen, ToolOutput), "arguments are no output"
     assert the(seen, ToolResult).status == "denied"
     by_policy = await bench.turn("kimi", *steps, policy=Policy("ask", "deny", "ask"))
     assert (the(by_policy, Answer).by, of(by_policy, Ask)) == ("policy", [])
 
 
-async def test_kimis_cut_ask_can_only_be_denied(bench: Bench) -> None:
-    cut = ask(title="Bash", content=text("Requesting approval to Running: rm -r buil…"))
-    seen = await bench.turn("kimi", cut, ANSWERED, END, on_ask=yes)
+@pytest.mark.parametrize("words", ["Running: rm -r buil…", "Starting background: make", "Writing build/x"])
+async def test_an_ask_of_kimi_about_a_call_that_it_does_not_tell_can_only_be_denied(bench: Bench, words: str) -> None:
+    """A subagent's: neither the end of its command nor the folder that it runs in is told."""
+    seen = await bench.turn("kimi", kimi_ask(words), ANSWERED, END, on_ask=yes)
     assert the(seen, Ask).withheld
     assert json.loads(done(seen).text)["outcome"]["optionId"] == "no"
+    if "…" not in words and "Writing" not in words:
+        assert the(seen, Ask).action == Command("make")
+
+
+@pytest.mark.parametrize("over", ["completed", "failed", "denied"])
+async def test_a_call_whose_id_was_used_before_is_another_one(bench: Bench, over: str) -> None:
+    """Some models count their calls anew in each reply."""
+    first = [*KIMI_CALL, kimi_ask("Running: rm -r build"), *([] if over == "denied" else [update(status=over)])]
+    second = [
+        call(title="Bash", kind="execute", status="pending", content=text('{"command":"rm -r src"}')),
+        kimi_ask("Running: rm -r src"),
+        ANSWERED,
+        update(status="completed"),
+        END,
+    ]
+    asked: list[Ask] = []
+
+    def decide(ask: Ask) -> bool:
+        asked.append(ask)
+        return over != "denied"
+
+    seen = await bench.turn("kimi", *first, *second, on_ask=decide)
+    assert [ask.action for ask in asked] == [Command("rm -r build"), Command("rm -r src")]
+    assert [use.action for use in of(seen, ToolUse)] == [ask.action for ask in asked]
+    assert len({use.id for use in of(seen, ToolUse)}) == 2
+
+
+async def test_an_ask_is_not_joined_with_the_call_of_another_command(bench: Bench) -> None:
+    """A subagent counts its calls as the one does that started it."""
+    seen = await bench.turn("kimi", *KIMI_CALL, kimi_ask("Running: rm -r src"), ANSWERED, END, on_ask=yes)
+    asked = the(seen, Ask)
+    assert asked.action == Command("rm -r src") and asked.withheld
 
 
 async def test_vibes_ask_is_joined_with_its_call(bench: Bench) -> None:
@@ -360,6 +400,13 @@ SERVERS = {
     "near": McpServer(command=("serve", "--fast"), env={"KEY": "secret"}),
     "far": McpServer(url="http://127.0.0.1:1/mcp", headers={"X": "y"}),
 }
+
+
+async def test_mcp_servers_of_a_fork_are_refused_where_it_keeps_those_of_the_original(bench: Bench) -> None:
+    forks: Step = {"initialize": {"agentCapabilities": {"sessionCapabilities": {"fork": {}}}}}
+    with pytest.raises(Unsupported, match="mcp_servers of a fork"):
+        async with bench.session("kimi", script=forks, resume="s", fork=True, mcp_servers={"near": SERVERS["near"]}):
+            pass
 
 
 @pytest.mark.parametrize("preset", [name for name, preset in PRESETS.items() if preset.traits.mcp == "refused"])

@@ -177,6 +177,21 @@ hear()
     assert handler.notes == [("break", {"a": 1}), ("note", {"n": 1}), ("bare", {}), ("null", {})]
 
 
+async def test_half_a_character_is_told_as_a_broken_one() -> None:
+    """JavaScript cuts texts through characters; whoever asks with such a text waits for an answer."""
+    body = r"""
+m = hear()
+raw('{"id": 7, "method": "add", "params": {"numbers": [1, 2], "why": "cut \\ud83d…"}}')
+raw('{"method": "note", "params": {"text": "\\ude00 and \\ud83d\\ude00 and \\\\ud83d"}}')
+say(id=m["id"], result=hear())
+hear()
+"""
+    async with talking(body) as (peer, handler, _):
+        assert (await peer.request("start", {}, timeout=10))["id"] == 7
+    assert handler.notes == [("note", {"text": "\ufffd and 😀 and \\ud83d"})]
+    assert not handler.noise
+
+
 async def test_request_of_a_wrong_shape_is_refused() -> None:
     body = 'm = hear(); say(id=9, method="add", params=[1, 2]); say(id=m["id"], result=hear()); hear()'
     async with talking(body) as (peer, handler, _):

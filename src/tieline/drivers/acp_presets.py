@@ -60,7 +60,9 @@ class Traits(Struct, frozen=True, kw_only=True):
     output_whole: bool = False  # what is there is all of it so far, not what is new
     name_path: tuple[str, ...] = ()  # where a call has its tool's name
     mcp_marks: tuple[str, ...] = ()  # what marks a call of an MCP server's tool, or its ask, under `_meta`
-    command_prefix: str = ""  # after this, the text of an ask is the command, where nothing else tells it
+    command_prefixes: tuple[str, ...] = ()  # after one of these, the text of an ask is the command, or its beginning
+    cut_mark: str = ""  # how a command ends there that was cut
+    fork_keeps_servers: bool = False  # a copy of a conversation has the MCP servers of the original, whatever is given
     questions_path: tuple[str, ...] = ()  # where a call that asks for permission has questions instead
     title_is_question: bool = False  # a form's field has the question as its title, and a heading as its description
     note_suffix: str = ""  # the field for an answer in one's own words is called like the question's, with this
@@ -410,27 +412,36 @@ PRESETS: dict[str, Preset] = {
         args=("acp",),
         install="npm install -g @moonshot-ai/kimi-code",
         sign_in="Run `kimi` once and use /login.",
-        features=_features(resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), questions=True),
+        env={"KIMI_CODE_NO_AUTO_UPDATE": "1"},
+        tested="2.1.0",
+        floor="2.1.0",
+        features=_features(
+            resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), questions=True, diffs=False
+        ),
+        asks=("shell",),  # what it writes in a repository, and what it fetches, it does unasked
+        mode="default",
+        supports_always=False,  # it would hold for the conversation, whatever the policy of a later session
         tool_kinds={
             "Bash": "execute",
-            "Shell": "execute",
             "Write": "edit",
-            "WriteFile": "edit",
             "Edit": "edit",
-            "StrReplaceFile": "edit",
             "FetchURL": "fetch",
-            "SearchWeb": "fetch",
-            "WebFetch": "fetch",
             "WebSearch": "fetch",
+            "Agent": "task",
+            "AgentSwarm": "task",
         },
-        truncated_asks={r"Requesting approval to .*(?:…|\.\.\.)$": "The end of the action: Kimi cuts it."},
+        truncated_asks={
+            r"Requesting approval to ": "All of its input: of a subagent's call Kimi tells only how its action begins."
+        },
         traits=Traits(
             denial="told",
             usage="unknown",
             mcp="session",
             steering="none",
             progress="arguments",
-            command_prefix="Requesting approval to Running: ",
+            command_prefixes=("Requesting approval to Running: ", "Requesting approval to Starting background: "),
+            cut_mark="…",
+            fork_keeps_servers=True,
         ),
     ),
     "vibe": Preset(

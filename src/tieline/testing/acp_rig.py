@@ -5,7 +5,7 @@ agent to the model: variables and files under HOME.
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,6 +18,11 @@ from .model_rig import ModelRig
 from .model_server import ModelApi, ScriptedModel
 from .rig import scratch_env
 
+ToolCall = tuple[str, Mapping[str, Any]]
+"""A tool's name, and its input."""
+ToolCalls = Mapping[type[AnyStep], Callable[[Any], ToolCall]]
+"""What a script's steps are in an agent's words."""
+
 
 class AcpRig(ModelRig):
     """`async with GeminiRig(home, binaries) as rig`: `binaries` is the directory that has the preset's program;
@@ -25,6 +30,7 @@ class AcpRig(ModelRig):
 
     preset: ClassVar[str]
     api: ClassVar[type[ModelApi]]
+    tools: ClassVar[ToolCalls] = {}
     model_name: ClassVar[str] = ""  # the model to choose; none: the agent's configuration does
 
     def __init__(self, home: Path, binaries: Path, command: Sequence[str] = ()) -> None:
@@ -45,10 +51,11 @@ class AcpRig(ModelRig):
         self.options = {"env": env, **({"model": self.model_name} if self.model_name else {})}
         return self
 
-    @staticmethod
-    def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
+    def dialect(self, step: AnyStep) -> ToolCall:
         """How its tools are called."""
-        raise NotImplementedError
+        if type(step) not in self.tools:
+            raise ValueError(f"{self.preset} has no tool for {step!r}")
+        return self.tools[type(step)](step)
 
     def variables(self) -> Mapping[str, str]:
         """What leads it to the model, of its environment."""

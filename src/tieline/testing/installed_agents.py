@@ -24,6 +24,7 @@ from .rigs.codex import codex_rig
 from .rigs.codex_acp import CodexAcpRig
 from .rigs.copilot import CopilotRig
 from .rigs.gemini import GeminiRig
+from .rigs.kimi import KimiRig
 from .rigs.opencode import OpenCodeRig
 from .rigs.opencode_acp import OpencodeAcpRig
 from .rigs.pi import PiRig
@@ -44,6 +45,7 @@ RECIPES: dict[str, Recipe] = {
     "pi": lambda home, program: PiRig(home, program),
     "claude-agent-acp": lambda home, program: ClaudeAgentAcpRig(home, program.parent),
     "codex-acp": lambda home, program: CodexAcpRig(home, program.parent),
+    "kimi": lambda home, program: KimiRig(home, program.parent),
     "vibe": lambda home, program: VibeRig(home, program.parent),
 }
 """By the agent's type."""

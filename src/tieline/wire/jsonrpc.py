@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from ..background_tasks import cancel_and_wait
+from .json_lines import decode_line
 from .lines import LineTooLong
 
 MAX_EARLY = 8
@@ -163,7 +164,7 @@ class Peer:
 
     def _take(self, line: bytes) -> None:
         try:
-            message = self._decoder.decode(line)
+            message = decode_line(self._decoder, line)
         except (msgspec.DecodeError, RecursionError):
             if line.strip():
                 self._handler.garbage(line)

@@ -27,6 +27,7 @@ from ...events import (
     ToolUse,
     Warning,
 )
+from ...wire.json_lines import BROKEN_CHARACTER
 from ..acp_presets import Preset
 from ..unified_diff import unified_diff
 from .tools import NOTHING, AcpToolCall, Fields, at_path
@@ -81,6 +82,7 @@ class AcpNormaliser:
         self._item = ""
         self._parts: list[str] = []
         self._tools: dict[str, AcpToolCall] = {}
+        self._id_uses: dict[str, int] = {}  # how many calls had an id
         self._changes: dict[str, tuple[str | None, str]] = {}  # path → its text before the turn, and the diff since
         self._texts = 0
         self._last_text = ""
@@ -114,12 +116,14 @@ class AcpNormaliser:
         """A request for permission tells of its tool call too, and may be the first to do so."""
         self._close_item()
         call: Fields = request["toolCall"]
-        tool = self._get_tool(call)
+        tool = self._get_tool(call, begins=True)
+        command = self._told_command(call)
+        if command and not _begins_with(tool.argument("command"), command, self._traits.cut_mark):
+            tool = self._new_tool(call)  # its id is another call's, too
         tool.mcp = tool.mcp or self._is_mcp(request)
         tool.merge_permission_request(call)
-        prefix = self._traits.command_prefix
-        if prefix and not tool.arguments and prefix in tool.text:
-            tool.described = tool.text.partition(prefix)[2]
+        if command and not tool.arguments:
+            tool.described = command
         if not tool.announced:
             self._announce(tool)
         return tool
@@ -209,16 +213,16 @@ class AcpNormaliser:
 
     def _tool_call(self, update: dict[str, Any]) -> None:
         self._close_item()
-        tool = self._get_tool(update)
+        status = update.get("status")
+        over = status in ("completed", "failed")
+        tool = self._get_tool(update, begins=update["sessionUpdate"] == "tool_call" and not over)
         tool.mcp = tool.mcp or self._is_mcp(update)
         tool.merge(update)
-        status = update.get("status")
-        progress = self._traits.progress if status not in ("completed", "failed") else "output"
+        progress = "output" if over else self._traits.progress
         if progress == "arguments":
             tool.take_arguments()
         if not tool.announced and (tool.describable or status not in (None, "pending")):
             self._announce(tool)
-        over = status in ("completed", "failed")
         if tool.announced and update["sessionUpdate"] == "tool_call_update":
             piece = at_path(update, self._traits.output_path)
             if isinstance(piece, str):
@@ -284,12 +288,24 @@ class AcpNormaliser:
             self._item_type = None
             self._parts = []
 
-    def _get_tool(self, call: Fields) -> AcpToolCall:
+    def _get_tool(self, call: Fields, *, begins: bool) -> AcpToolCall:
+        """The call of this id; another one where that is over and this begins. Some models use an id again."""
+        tool = self._tools.get(call["toolCallId"])
+        over = tool is not None and begins and (tool.finished or tool.refused)
+        return self._new_tool(call) if tool is None or over else tool
+
+    def _new_tool(self, call: Fields) -> AcpToolCall:
         id = call["toolCallId"]
-        tool = self._tools.get(id)
-        if tool is None:
-            tool = self._tools[id] = AcpToolCall(self._tool_name(call, id), id)
+        self._id_uses[id] = uses = self._id_uses.get(id, 0) + 1
+        tool = self._tools[id] = AcpToolCall(self._tool_name(call, id), id if uses == 1 else f"{id} ({uses})")
         return tool
+
+    def _told_command(self, call: Fields) -> str:
+        """The command, or its beginning, where the text of an ask tells it."""
+        asked = AcpToolCall("", "")
+        asked.merge(call)
+        told = (asked.text.partition(prefix)[2] for prefix in self._traits.command_prefixes)
+        return next(filter(None, told), "")
 
     def _is_mcp(self, told: Fields) -> bool:
         return any(at_path(told, ("_meta", mark)) for mark in self._traits.mcp_marks)
@@ -372,6 +388,13 @@ class AcpNormaliser:
 
 def _matches(patterns: Iterable[str], text: str) -> bool:
     return any(re.fullmatch(pattern, text, re.DOTALL) for pattern in patterns)
+
+
+def _begins_with(known: str, told: str, cut_mark: str) -> bool:
+    """Whether what is known of a command, if anything, is what an ask tells the beginning of. A cut may go through a
+    character, of which nothing can be said then."""
+    beginning = told.removesuffix(cut_mark).removesuffix(BROKEN_CHARACTER) if told.endswith(cut_mark) else told
+    return not known or known.startswith(beginning)
 
 
 def _tokens(usage: Any) -> dict[str, int]:

@@ -97,6 +97,8 @@ def _check_offered(talk: AcpConversation) -> None:
     by_session = talk.preset.traits.mcp == "session"
     if by_session and any(server.url for server in spec.mcp_servers.values()) and not offered.accepts_http_mcp:
         raise Unsupported(talk.agent, "mcp_servers by URL", hint=older)
+    if spec.fork and spec.mcp_servers and talk.preset.traits.fork_keeps_servers:
+        raise Unsupported(talk.agent, "mcp_servers of a fork", hint="It has those of the original.")
 
 
 def _mcp_server(name: str, server: McpServer) -> dict[str, Any]:
@@ -157,11 +159,12 @@ def offered_models(session: SessionResult) -> ModelList:
 
 
 async def _set_mode(talk: AcpConversation, peer: Peer, session: SessionResult) -> None:
-    """The mode in which it asks. One that it was started in counts only if the session says so: an agent that does not
-    know a mode starts in another."""
+    """The mode in which it asks. It is set also where the session says that it is in it: Kimi says so of whichever mode
+    its user's settings have chosen. One that it was started in counts only if the session says so: an agent that does
+    not know a mode starts in another."""
     mode = session_mode(talk.preset, talk.spec.policy)
-    current = _current_value(session, "mode")
-    if mode and mode != current and (current or not talk.preset.mode_env):
+    started_in_it = bool(talk.preset.mode_env) and _current_value(session, "mode") in ("", mode)
+    if mode and not started_in_it:
         await _set_option(talk, peer, session, "mode", mode)
 
 

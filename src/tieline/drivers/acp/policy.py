@@ -88,14 +88,15 @@ def receipt(preset: Preset, policy: Policy) -> Receipt:
     for capability in CAPABILITIES:
         level = policy.level(capability)
         means = _means_for(preset, capability, level, full=allows_all(policy))
-        note = ""
-        if means == "none" and level != "allow":
-            note = "the agent does not always ask before it"
-        elif level != "allow" and capability != "shell" and shell:
-            note = "a command that is permitted to run can still do it"
-        elif level != "allow" and capability == "shell":
-            note = preset.unasked
-        lines[capability] = Enforcement(level, means, note)
+        notes: list[str] = []
+        if level != "allow":
+            if means == "none":
+                notes.append("the agent does not always ask before it")
+            elif capability == "shell":
+                notes.append(preset.unasked)
+            if capability != "shell" and shell:
+                notes.append("a command that is permitted to run can still do it")
+        lines[capability] = Enforcement(level, means, "; ".join(filter(None, notes)))
     return Receipt.from_lines(lines)
 
 

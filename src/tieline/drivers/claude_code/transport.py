@@ -9,6 +9,7 @@ from uuid import uuid4
 import msgspec
 
 from ...processes.async_process import Process
+from ...wire.json_lines import decode_line
 from ...wire.lines import LineTooLong
 from .events import Message
 
@@ -59,7 +60,7 @@ class SdkTransport:
 
     def _route(self, line: bytes) -> None:
         try:
-            message = self._decoder.decode(line)
+            message = decode_line(self._decoder, line)
         except msgspec.DecodeError:
             if line.strip():
                 self._on_garbage(line)

@@ -9,6 +9,7 @@ import msgspec
 
 from ...background_tasks import cancel_and_wait
 from ...processes.async_process import Process
+from ...wire.json_lines import decode_line
 from ...wire.lines import LineTooLong
 
 Record = dict[str, Any]
@@ -43,6 +44,7 @@ class PiRpc:
         self._drain = drain
         self._numbers = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[Record]] = {}
+        self._decoder = msgspec.json.Decoder(Record)
         self._gone = False
 
     async def __aenter__(self) -> "PiRpc":
@@ -92,7 +94,7 @@ class PiRpc:
 
     def _take(self, line: bytes) -> None:
         try:
-            record = msgspec.json.decode(line, type=Record)
+            record = decode_line(self._decoder, line)
         except msgspec.DecodeError:
             self._handler.garbage(line)
             return

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...script import Reply
-from ..acp_rig import AcpRig
+from ...script import AnyStep, Reply
+from ..acp_rig import AcpRig, ToolCall
 from ..model_apis.anthropic import AnthropicVoice
 from .claude_code import AGENT_ENV, SETTINGS, dialect, in_plan_mode
 
@@ -12,8 +12,10 @@ from .claude_code import AGENT_ENV, SETTINGS, dialect, in_plan_mode
 class ClaudeAgentAcpRig(AcpRig):
     preset = "claude-agent-acp"
     api = AnthropicVoice
-    dialect = staticmethod(dialect)
     limits = frozenset({"usage_of_broken_call"})
+
+    def dialect(self, step: AnyStep) -> ToolCall:
+        return dialect(step)
 
     def variables(self) -> Mapping[str, str]:
         # With its search for tools, the model is offered a part of them only.

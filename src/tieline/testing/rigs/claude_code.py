@@ -13,6 +13,7 @@ from ..model_apis.anthropic import AnthropicVoice
 from ..model_rig import ModelRig
 from ..model_server import ScriptedModel
 from ..rig import scratch_env
+from ..tool_calls import progress, question
 
 SETTINGS = {"skipWebFetchPreflight": True}
 """Without it WebFetch first asks the vendor whether it may visit a host."""
@@ -73,18 +74,11 @@ def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
             return "Bash", {"command": command, "description": "Run a command"}
         case Get(url):
             return "WebFetch", {"url": url, "prompt": "What does it say?"}
-        case Inquire(question, choices, header):
-            options = [{"label": choice, "description": f"Choose {choice}"} for choice in choices]
-            asked = {"question": question, "header": header, "options": options, "multiSelect": False}
-            return "AskUserQuestion", {"questions": [asked]}
-        case Outline(steps, done):
-            progress = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
-            return "TodoWrite", {
-                "todos": [
-                    {"content": text, "status": status, "activeForm": text}
-                    for text, status in zip(steps, progress, strict=False)
-                ]
-            }
+        case Inquire():
+            return "AskUserQuestion", {"questions": [question(step, multiSelect=False)]}
+        case Outline():
+            todos = [{"content": text, "status": state, "activeForm": text} for text, state in progress(step)]
+            return "TodoWrite", {"todos": todos}
         case Propose(plan):
             return "ExitPlanMode", {"plan": plan}
         case _:

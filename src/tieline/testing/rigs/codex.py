@@ -12,6 +12,7 @@ from ..model_apis.responses import FREEFORM, HOSTED, Responses
 from ..model_rig import ModelRig
 from ..model_server import ScriptedModel
 from ..rig import scratch_env
+from ..tool_calls import progress, question
 
 MODEL = "gpt-5.5"
 """One that Codex knows: it decides by the model which tools it offers."""
@@ -65,13 +66,9 @@ def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
             return "exec_command", {"cmd": command, "yield_time_ms": 30_000}
         case Get(url):
             return HOSTED, {"type": "open_page", "url": url}
-        case Inquire(question, choices, header):
-            options = [{"label": choice, "description": choice} for choice in choices]
-            asked = {"id": "choice", "header": header, "question": question, "options": options}
-            return "request_user_input", {"questions": [asked]}
-        case Outline(steps, done):
-            states = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
-            plan = [{"step": step, "status": state} for step, state in zip(steps, states, strict=False)]
-            return "update_plan", {"plan": plan}
+        case Inquire():
+            return "request_user_input", {"questions": [question(step, id="choice")]}
+        case Outline():
+            return "update_plan", {"plan": [{"step": text, "status": state} for text, state in progress(step)]}
         case _:
             raise ValueError(f"Codex has no tool for {step!r}")

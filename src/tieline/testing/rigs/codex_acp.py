@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..acp_rig import AcpRig
+from ...script import AnyStep
+from ..acp_rig import AcpRig, ToolCall
 from ..model_apis.responses import Responses
 from .codex import CONFIG, MODEL, dialect
 
@@ -11,8 +12,10 @@ from .codex import CONFIG, MODEL, dialect
 class CodexAcpRig(AcpRig):
     preset = "codex-acp"
     api = Responses
-    dialect = staticmethod(dialect)
     limits = frozenset({"propose"})  # as with Codex itself
+
+    def dialect(self, step: AnyStep) -> ToolCall:
+        return dialect(step)
 
     def variables(self) -> Mapping[str, str]:
         return {"SCRIPTED_KEY": "dummy"}

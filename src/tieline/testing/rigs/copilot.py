@@ -1,10 +1,10 @@
 """The real GitHub Copilot CLI over ACP, with a scripted model behind it. It needs no account for that."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 
-from ...script import AnyStep, Get, Run, Write
-from ..acp_rig import AcpRig
+from ...script import Get, Run, Write
+from ..acp_rig import AcpRig, ToolCalls
 from ..model_apis.chat import Chat
 
 NOWHERE = "http://127.0.0.1:9"
@@ -26,6 +26,12 @@ class CopilotRig(AcpRig):
         }
     )
 
+    tools: ClassVar[ToolCalls] = {
+        Write: lambda step: ("create", {"path": step.path, "file_text": step.content}),
+        Run: lambda step: ("bash", {"command": step.command, "description": "Scripted", "mode": "sync"}),
+        Get: lambda step: ("web_fetch", {"url": step.url}),
+    }
+
     def variables(self) -> Mapping[str, str]:
         # It unpacks itself, 200 MB, into each new HOME, unless that was done beside its package.
         unpacked = self._binaries.parent / ".cache/copilot"
@@ -39,15 +45,3 @@ class CopilotRig(AcpRig):
             "HTTPS_PROXY": NOWHERE,
             "NO_PROXY": "127.0.0.1",
         }
-
-    @staticmethod
-    def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
-        match step:
-            case Write(path, content):
-                return "create", {"path": path, "file_text": content}
-            case Run(command):
-                return "bash", {"command": command, "description": "Scripted", "mode": "sync"}
-            case Get(url):
-                return "web_fetch", {"url": url}
-            case _:
-                raise ValueError(f"Copilot has no tool for {step!r}")

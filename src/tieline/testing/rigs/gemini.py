@@ -1,11 +1,12 @@
 """The real Gemini CLI over ACP, with a scripted model behind it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from ...script import AnyStep, Get, Outline, Run, Write
-from ..acp_rig import AcpRig
+from ...script import Get, Outline, Run, Write
+from ..acp_rig import AcpRig, ToolCalls
 from ..model_apis.gemini import PUBLIC_HOST, GeminiApi
+from ..tool_calls import progress
 
 MODEL = "gemini-2.5-flash"
 """A fixed one: the default first asks a classifier."""
@@ -24,6 +25,19 @@ class GeminiRig(AcpRig):
         }
     )
 
+    tools: ClassVar[ToolCalls] = {
+        Write: lambda step: ("write_file", {"file_path": step.path, "content": step.content}),
+        Run: lambda step: ("run_shell_command", {"command": step.command, "description": "Scripted"}),
+        Get: lambda step: (
+            "web_fetch",
+            {"prompt": f"Read {step.url.replace('127.0.0.1', PUBLIC_HOST)}, what is there?"},
+        ),
+        Outline: lambda step: (
+            "write_todos",
+            {"todos": [{"description": text, "status": state} for text, state in progress(step)]},
+        ),
+    }
+
     def variables(self) -> Mapping[str, str]:
         return {"GOOGLE_GEMINI_BASE_URL": self.model.url, "GEMINI_API_KEY": "dummy"}
 
@@ -34,19 +48,3 @@ class GeminiRig(AcpRig):
             "privacy": {"usageStatisticsEnabled": False},
         }
         return {".gemini/settings.json": settings}
-
-    @staticmethod
-    def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
-        match step:
-            case Write(path, content):
-                return "write_file", {"file_path": path, "content": content}
-            case Run(command):
-                return "run_shell_command", {"command": command, "description": "Scripted"}
-            case Get(url):
-                return "web_fetch", {"prompt": f"Read {url.replace('127.0.0.1', PUBLIC_HOST)} and say what is there"}
-            case Outline(steps, done):
-                progress = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
-                todos = [{"description": text, "status": state} for text, state in zip(steps, progress, strict=False)]
-                return "write_todos", {"todos": todos}
-            case _:
-                raise ValueError(f"Gemini has no tool for {step!r}")

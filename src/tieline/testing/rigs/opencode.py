@@ -14,6 +14,7 @@ from ..model_apis.chat import Chat
 from ..model_rig import ModelRig
 from ..model_server import ScriptedModel
 from ..rig import scratch_env
+from ..tool_calls import progress, question
 
 MODEL = "scripted/scripted"
 PATCHING = "scripted/gpt-scripted"
@@ -133,15 +134,11 @@ def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
             return "bash", {"command": command, "description": "Runs a command"}
         case Get(url):
             return "webfetch", {"url": url, "format": "text"}
-        case Inquire(question, choices, header):
-            options = [{"label": label, "description": label} for label in choices]
-            return "question", {"questions": [{"question": question, "header": header, "options": options}]}
-        case Outline(steps, done):
-            states = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
-            todos = zip(steps, states, strict=False)
-            return "todowrite", {
-                "todos": [{"content": text, "status": state, "priority": "medium"} for text, state in todos]
-            }
+        case Inquire():
+            return "question", {"questions": [question(step)]}
+        case Outline():
+            todos = [{"content": text, "status": state, "priority": "medium"} for text, state in progress(step)]
+            return "todowrite", {"todos": todos}
         case Propose():
             raise ValueError("OpenCode's model has no tool to propose a plan with")
         case _:

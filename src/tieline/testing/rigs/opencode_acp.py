@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...script import AnyStep, Inquire, Propose
-from ..acp_rig import AcpRig
+from ..acp_rig import AcpRig, ToolCall
 from ..model_apis.chat import Chat
 from .opencode import LendingRig, dialect, lent_models, offline_env
 
@@ -42,8 +42,7 @@ class OpencodeAcpRig(AcpRig, LendingRig):
         }
         return {".config/opencode/opencode.json": config}
 
-    @staticmethod
-    def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
+    def dialect(self, step: AnyStep) -> ToolCall:
         if isinstance(step, Inquire | Propose):
             raise ValueError(f"OpenCode has no tool for {step!r} over ACP")
         return dialect(step)

@@ -1,11 +1,12 @@
 """The real Qwen Code over ACP, with a scripted model behind it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from ...script import AnyStep, Get, Inquire, Run, Write
-from ..acp_rig import AcpRig
+from ...script import Get, Inquire, Run, Write
+from ..acp_rig import AcpRig, ToolCalls
 from ..model_apis.chat import Chat
+from ..tool_calls import question
 
 MODEL = "gpt-scripted"
 """By a name that Qwen gives pictures to."""
@@ -23,6 +24,16 @@ class QwenRig(AcpRig):
         }
     )
 
+    tools: ClassVar[ToolCalls] = {
+        Write: lambda step: ("write_file", {"file_path": step.path, "content": step.content}),
+        Run: lambda step: (
+            "run_shell_command",
+            {"command": step.command, "description": "Scripted", "is_background": False},
+        ),
+        Get: lambda step: ("web_fetch", {"url": step.url, "prompt": "Say what is there"}),
+        Inquire: lambda step: ("ask_user_question", {"questions": [question(step, multiSelect=False)]}),
+    }
+
     def variables(self) -> Mapping[str, str]:
         return {"OPENAI_BASE_URL": f"{self.model.url}/v1", "OPENAI_API_KEY": "dummy", "OPENAI_MODEL": MODEL}
 
@@ -35,19 +46,3 @@ class QwenRig(AcpRig):
             "memory": {"enableManagedAutoMemory": False},
         }
         return {".qwen/settings.json": settings}
-
-    @staticmethod
-    def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
-        match step:
-            case Write(path, content):
-                return "write_file", {"file_path": path, "content": content}
-            case Run(command):
-                return "run_shell_command", {"command": command, "description": "Scripted", "is_background": False}
-            case Get(url):
-                return "web_fetch", {"url": url, "prompt": "Say what is there"}
-            case Inquire(text, choices, header):
-                options = [{"label": label, "description": label} for label in choices]
-                question = {"question": text, "header": header, "options": options, "multiSelect": False}
-                return "ask_user_question", {"questions": [question]}
-            case _:
-                raise ValueError(f"Qwen has no tool for {step!r}")

@@ -1,11 +1,12 @@
 """The real Mistral Vibe over ACP, with a scripted model behind it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from ...script import AnyStep, Get, Inquire, Outline, Run, Write
-from ..acp_rig import AcpRig
+from ...script import Get, Inquire, Outline, Run, Write
+from ..acp_rig import AcpRig, ToolCalls
 from ..model_apis.chat import Chat
+from ..tool_calls import progress, question
 
 CONFIG = """
 active_model = "scripted"
@@ -39,29 +40,25 @@ class VibeRig(AcpRig):
         }
     )
 
+    tools: ClassVar[ToolCalls] = {
+        Write: lambda step: ("write_file", {"path": step.path, "content": step.content}),
+        Run: lambda step: ("bash", {"command": step.command}),
+        Get: lambda step: ("web_fetch", {"url": step.url}),
+        Inquire: lambda step: ("ask_user_question", {"questions": [question(step)]}),
+        Outline: lambda step: (
+            "todo",
+            {
+                "action": "write",
+                "todos": [
+                    {"id": str(number), "content": text, "status": state}
+                    for number, (text, state) in enumerate(progress(step))
+                ],
+            },
+        ),
+    }
+
     def variables(self) -> Mapping[str, str]:
         return {"SCRIPTED_API_KEY": "dummy"}
 
     def files(self) -> Mapping[str, Any]:
         return {".vibe/config.toml": CONFIG.format(url=self.model.url)}
-
-    @staticmethod
-    def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
-        match step:
-            case Write(path, content):
-                return "write_file", {"path": path, "content": content}
-            case Run(command):
-                return "bash", {"command": command}
-            case Get(url):
-                return "web_fetch", {"url": url}
-            case Inquire(text, choices, header):
-                options = [{"label": label, "description": label} for label in choices]
-                return "ask_user_question", {"questions": [{"question": text, "header": header, "options": options}]}
-            case Outline(steps, done):
-                todos = [
-                    {"id": str(number), "content": text, "status": "completed" if number < done else "pending"}
-                    for number, text in enumerate(steps)
-                ]
-                return "todo", {"action": "write", "todos": todos}
-            case _:
-                raise ValueError(f"Vibe has no tool for {step!r}")
