@@ -14,10 +14,13 @@ from tieline.testing import mcp_server
 
 SERVERS = {"words": McpServer(command=mcp_server.command_line("speak", sys.executable, "-c", "print('said')"))}
 OPTIONS = {"mcp_servers": SERVERS, "accept_unenforced": True}  # it does not ask before all that it writes
-COPY_PLAN = """plan=$(grep -rhoE '/[^ "]*/plans/[a-z0-9-]+[.]md' ~/.kimi-code/sessions | head -1)
+COPY_PLAN = """until test -n "$plan"; do
+    plan=$(grep -rho '/[^ "]*/plans/[a-z0-9-]*[.]md' ~/.kimi-code/sessions | head -1)
+    test -n "$plan" || sleep 0.1
+done
 mkdir -p "${plan%/*}" && cp plan.md "$plan"
 """
-"""Kimi alone knows the file that its plan must be in."""
+"""Kimi alone knows the file that its plan must be in, and writes that down after a while."""
 JOB = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 ON_THE_WAY = frozenset({"permission"})
 
