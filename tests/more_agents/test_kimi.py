@@ -37,7 +37,7 @@ class TestKimi(OnSharedAgents):
         git(tmp_path, "init", "-q")
         yield
 
-    @pytest.mark.parametrize("command", ["ls", "touch denied.txt", f"touch denied.txt {'x' * 33}😀"])
+    @pytest.mark.parametrize("command", ["ls", "touch denied.txt", f"touch denied.txt {'x' * 32}😀"])
     async def test_every_command_is_asked_about(self, rig: KimiRig, place: Path, command: str) -> None:
         """Also one that only reads, and one that it cuts, where it asks, through a character."""
         asked: list[Ask] = []
