@@ -37,22 +37,6 @@ class TestKimi(OnSharedAgents):
         git(tmp_path, "init", "-q")
         yield
 
-    @pytest.mark.parametrize("command", ["ls", "touch denied.txt", f"touch denied.txt {'x' * 32}😀"])
-    async def test_every_command_is_asked_about(self, rig: KimiRig, place: Path, command: str) -> None:
-        """Also one that only reads, and one that it cuts, where it asks, through a character."""
-        asked: list[Ask] = []
-        rig.play([Run(command)], [Say("Refused.")])
-
-        def decide(ask: Ask) -> bool:
-            asked.append(ask)
-            return False
-
-        async with self.session(rig, place, policy=Policy("allow", "ask", "allow"), on_ask=decide) as session:
-            seen = await collect(session.turn("do it"))
-        assert [ask.action for ask in asked] == [Command(command)]
-        assert the(seen, ToolResult).status == "denied" and not (place / "denied.txt").exists()
-        assert (done(seen).status, done(seen).text.strip()) == ("success", "Refused."), "its model is told, and goes on"
-
     async def test_calls_with_one_id_are_asked_about_each_by_its_own_command(
         self, rig: KimiRig, place: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -94,6 +78,22 @@ class TestKimi(OnSharedAgents):
 class TestKimiAlone(OnAgentsOfTheirOwn):
     RIG = KimiRig
     BINARIES = MORE
+
+    @pytest.mark.parametrize("command", ["ls", "touch denied.txt", f"touch denied.txt {'x' * 32}😀"])
+    async def test_every_command_is_asked_about(self, rig: KimiRig, place: Path, command: str) -> None:
+        """Also one that only reads, and one that it cuts, where it asks, through a character."""
+        asked: list[Ask] = []
+        rig.play([Run(command)], [Say("Refused.")])
+
+        def decide(ask: Ask) -> bool:
+            asked.append(ask)
+            return False
+
+        async with self.session(rig, place, policy=Policy("allow", "ask", "allow"), on_ask=decide) as session:
+            seen = await collect(session.turn("do it"))
+        assert [ask.action for ask in asked] == [Command(command)]
+        assert the(seen, ToolResult).status == "denied" and not (place / "denied.txt").exists()
+        assert (done(seen).status, done(seen).text.strip()) == ("success", "Refused."), "its model is told, and goes on"
 
     @pytest.mark.parametrize("mode", ["yolo", "auto"])
     async def test_settings_of_the_user_do_not_widen_the_policy(self, rig: KimiRig, place: Path, mode: str) -> None:
