@@ -2,8 +2,11 @@
 
 import asyncio
 import time
+import weakref
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -17,9 +20,13 @@ from tieline.bus import open_bus
 from tieline.config import Config, HubConfig
 from tieline.events import TurnStarted
 from tieline.harnesses.attach_consent import CurrentConsent, agree
+from tieline.harnesses.claude_code_terminal import ClaudeCodeTerminal
 from tieline.harnesses.codex_terminal import PAGE, CodexTerminal, Thread
+from tieline.harnesses.gemini_terminal import GeminiTerminal
 from tieline.harnesses.opencode_reach import OpenCodeReach
+from tieline.harnesses.transcript_file import TranscriptFile, TranscriptLine
 from tieline.protocol.harness_plugins import PluginEvents
+from tieline.sessions.attached_session import AttachedSession
 from tieline.sessions.attacher import Attacher
 from tieline.sessions.manager import SessionManager
 from tieline.testing.rig import scratch_env
@@ -27,6 +34,7 @@ from tieline.testing.wait_for import eventually
 from tieline.wire.jsonrpc import Peer
 
 SESSIONS = 4
+PARTS = 5
 BOUND = 120.0
 
 
@@ -97,6 +105,69 @@ async def test_threads_of_codex_are_read_a_page_at_a_time_and_each_page_once(tmp
         await eventually(lambda: daemon.pages == SESSIONS, "they are not looked at again", timeout=BOUND)
         await cancel_and_wait(*again)
         assert daemon.told == SESSIONS, "only the latest turn of each: nothing is missing"
+
+
+class Part(list[TranscriptLine]):
+    """Of a history: what was read at once. A plain list does not say when it is gone."""
+
+
+class Silent:
+    """A session that takes what it is told and lets others go on meanwhile."""
+
+    record = SimpleNamespace(cursor="")
+
+    def tell(self, *_: object) -> bool:
+        return True
+
+    def activity(self, _: object) -> None:
+        pass
+
+    async def flush(self) -> None:
+        await asyncio.sleep(0)
+
+
+def follow_claude_code(attached: AttachedSession, path: Path, reading: asyncio.Semaphore) -> ClaudeCodeTerminal:
+    async def push(text: str) -> None:
+        raise AssertionError
+
+    terminal = ClaudeCodeTerminal(
+        0, path.stem, "/p", since=lambda: 0.0, push=push, status=lambda: "idle", reading=reading
+    )
+    terminal.follow(attached, path, "idle")
+    return terminal
+
+
+def follow_gemini(attached: AttachedSession, path: Path, reading: asyncio.Semaphore) -> GeminiTerminal:
+    terminal = GeminiTerminal(0, path.stem, "/p", path, since=lambda: 0.0, reading=reading)
+    terminal.follow(attached)
+    return terminal
+
+
+@pytest.mark.parametrize("follow", [follow_claude_code, follow_gemini])
+async def test_a_part_is_gone_before_the_next_is_read_by_whichever_session(
+    follow: Callable[..., ClaudeCodeTerminal | GeminiTerminal], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts: list[weakref.ref[Part]] = []
+    left: list[int] = []
+
+    def read(file: TranscriptFile) -> tuple[Part, bool]:
+        left.append(sum(part() is not None for part in parts))
+        part = Part([TranscriptLine(0, {"type": "nothing"})])
+        parts.append(weakref.ref(part))
+        return part, len(parts) < SESSIONS * PARTS
+
+    async def at_once(function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)  # a thread would hold what it returns for a moment longer
+
+    monkeypatch.setattr(TranscriptFile, "read", read)
+    monkeypatch.setattr(asyncio, "to_thread", at_once)
+    reading = asyncio.Semaphore(1)
+    silent = cast("AttachedSession", Silent())
+    terminals = [follow(silent, tmp_path / f"{each}.jsonl", reading) for each in range(SESSIONS)]
+    await eventually(lambda: len(parts) >= SESSIONS * PARTS, "not read")
+    for terminal in terminals:
+        await terminal.stop()
+    assert set(left) == {0}
 
 
 @pytest.mark.real

@@ -253,14 +253,3 @@ async def test_where_a_system_has_no_reapers(tmp_path: Path, monkeypatch: pytest
     await eventually(lambda: over(pid), "it outlives its agent")
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-@pytest.mark.parametrize("by", ["_prctl", "_prctl_by_ctypes"])
-def test_both_ways_to_the_system_call_work(by: str) -> None:
-    code = f"import sys; sys.path.insert(0, {str(Path(spawn.__file__).parents[2])!r}); "
-    code += "from tieline.processes import process_table as table; "
-    code += (
-        f"print(table.{by}(15, b'a-name\\0'), table.{by}(36, 1), table.{by}(12345, 1), table.process_info('self').name)"
-    )
-    shown = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, env={}, timeout=60)
-    assert shown.stdout == "True True False a-name\n", shown.stderr

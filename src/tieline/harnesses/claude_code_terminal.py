@@ -187,19 +187,25 @@ class ClaudeCodeTerminal:
         more, grew = True, False
         while more:
             async with self._reading:
-                if (since := self._since()) is None:  # it is let go of in a moment
-                    break
-                self._events.since = since
-                lines, more = await asyncio.to_thread(file.read)
-                for line in lines:
-                    for event, after in self._events.feed(line):
-                        attached.tell(event, after)
-                if more:
-                    await attached.flush()
-            grew = grew or bool(lines)
+                added, more = await self._read_part(attached, file)
+            grew = grew or added
         async with self._read_again:
             self._read_again.notify_all()
         return grew
+
+    async def _read_part(self, attached: AttachedSession, file: TranscriptFile) -> tuple[bool, bool]:
+        """Whether anything was added, and whether there is more. What is read is in memory until this returns: not
+        while the next part waits for its turn among those of other sessions."""
+        if (since := self._since()) is None:  # it is let go of in a moment
+            return False, False
+        self._events.since = since
+        lines, more = await asyncio.to_thread(file.read)
+        for line in lines:
+            for event, after in self._events.feed(line):
+                attached.tell(event, after)
+        if more:
+            await attached.flush()
+        return bool(lines), more
 
     # --- permission prompts --------------------------------------------------------------------------------
 

@@ -172,19 +172,25 @@ class GeminiTerminal:
         more, grew = True, False
         while more:
             async with self._reading:
-                if (since := self._since()) is None:  # it is let go of in a moment
-                    break
-                self._events.since = since
-                lines, more = await asyncio.to_thread(file.read)
-                for line in lines:
-                    before = self._events.turn
-                    await self._tell(attached, self._events.feed(line))
-                    if self._events.turn is not before:
-                        self._prompted_at = -PROMPT_S
-                if more:
-                    await attached.flush()
-            grew = grew or bool(lines)
+                added, more = await self._read_part(attached, file)
+            grew = grew or added
         return grew
+
+    async def _read_part(self, attached: AttachedSession, file: GeminiTranscriptFile) -> tuple[bool, bool]:
+        """Whether anything was added, and whether there is more. What is read is in memory until this returns: not
+        while the next part waits for its turn among those of other sessions."""
+        if (since := self._since()) is None:  # it is let go of in a moment
+            return False, False
+        self._events.since = since
+        lines, more = await asyncio.to_thread(file.read)
+        for line in lines:
+            before = self._events.turn
+            await self._tell(attached, self._events.feed(line))
+            if self._events.turn is not before:
+                self._prompted_at = -PROMPT_S
+        if more:
+            await attached.flush()
+        return bool(lines), more
 
     async def _tell(self, attached: AttachedSession, events: list[tuple[Event, str]]) -> None:
         for event, cursor in events:

@@ -6,6 +6,7 @@ import signal
 from contextlib import suppress
 
 from .environment_mark import MARK
+from .libc import call_libc
 
 RUN_AS = "TIELINE_RUN_AS"
 """In the environment that a child is to have: the user it shall run as. The child itself does not get it."""
@@ -174,25 +175,7 @@ def adopt(name: str = "") -> bool:
 
 
 def _prctl(option: int, value: int | bytes) -> bool:
-    """By the module under ctypes, which loads in a tenth of its time; should a Python have none such, by ctypes."""
-    try:
-        import _ctypes
-
-        program = _ctypes.dlopen(None, 0)  # pyright: ignore[reportArgumentType] (None: this program)
-        return _ctypes.call_function(_ctypes.dlsym(program, "prctl"), (option, value, 0, 0, 0)) == 0
-    except (ImportError, AttributeError, TypeError):
-        return _prctl_by_ctypes(option, value)
-    except OSError:  # a system without it
-        return False
-
-
-def _prctl_by_ctypes(option: int, value: int | bytes) -> bool:
-    try:
-        import ctypes
-
-        return ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0
-    except (ImportError, AttributeError, OSError):
-        return False
+    return call_libc("prctl", option, value, 0, 0, 0) == 0
 
 
 def unignore() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.hub.conftest import Running, caller, running
@@ -9,7 +10,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tieline.config import HubConfig
+from tieline.hub.http.request_context import RequestContext
 from tieline.hub.http.response_writer import SECURITY_HEADERS
+from tieline.testing.wait_for import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -42,6 +45,24 @@ async def test_a_name_that_was_made_to_point_here_is_refused(shared: Running, ho
     if host:
         assert reply.json()["field"] == "Host"
     assert await upgrade(shared, "/api/v1/stream", {**shared.headers(), "Host": host or "x"}) in (400, 403)
+
+
+async def test_an_open_connection_does_not_keep_the_body_of_its_last_request(
+    shared: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contexts: list[RequestContext] = []
+    note = shared.hub.note
+
+    def noted(context: RequestContext, *more: Any) -> None:
+        assert context.body
+        contexts.append(context)
+        note(context, *more)
+
+    monkeypatch.setattr(shared.hub, "note", noted)
+    reply = await shared.client.post("/api/v1/messages", json={"to": "relay.user.x", "text": "long " * 1000})
+    assert reply.status_code in (201, 503), reply.text
+    (context,) = contexts
+    await eventually(lambda: not context.body, "it is kept")
 
 
 async def test_our_own_names_are_fine(shared: Running) -> None:

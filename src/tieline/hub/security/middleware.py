@@ -158,6 +158,7 @@ class SecurityMiddleware:
             await answer.server_error(500, "internal error; the hub's log has the details")
         finally:
             hub.note(context, scope.get("route"), answer.status, time.perf_counter() - began)
+            context.body = b""  # an open connection keeps its last request, and there may be many
 
     async def _handle_http(
         self, context: RequestContext, scope: Scope, receive: Receive, answer: ResponseWriter
