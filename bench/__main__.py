@@ -55,19 +55,18 @@ BOUNDS = """
   0.6 to 1.3 was measured for Claude Code, 0.8 to 1.0 for Codex, 0.5 to 1.6 for OpenCode (the last beside a test suite).
 - **one of 10,000 sessions changes:** when that was measured, the page looked through all sessions at each change. Now
   it looks at one: beside other work 13.1 ms were measured with 10,000 sessions, and 13.0 ms with 100.
-- **memory right after a history was read:** a part of it is the hub's and bounded: the latest events of all sessions,
-  kept for clients that come back (at most 16 MiB), and pages of the search index (16 MB for each connection). Of the
-  rest the allocator gives a quarter back when it is told to; the other part was not traced to anything that is held,
-  and a hub that is started again does not have it. Pages of the log that are mapped into memory are not counted. The
-  row above divides all of it by the sessions; `bench/attached.py` now takes the difference between 50 and 10 sessions
-  instead.
-- **sessions of OpenCode:** measured once on 2026-11-18 beside much other work, 50 sessions of 10 MB: hub start 1.15
-  (≤ 2), 199 KB for an idle one (≤ 300), 0.6 % read after a restart (≤ 1 %); but 1,157 KB right after reading, and the
-  plugins read 2.5 times the histories. The likely cause is that a part waited longer than the minute that a plugin
-  gave the hub; a plugin waits ten minutes now, and that was not measured again.
-- **sessions of Codex:** measured once on 2026-11-18 with its own daemon beside much other work, 50 threads of 10 MB: hub
-  start 1.59 with all unread and 1.38 with all read (≤ 2), 89 KB for an idle one and 125 KB right after reading (≤ 300),
-  each history told once (1.002 ≤ 1.05), 0.4 % again after a restart (≤ 1 %).
+- **memory right after a history was read:** by the difference between 50 and 10 sessions, so without what the hub keeps
+  of any work: the latest events of all sessions, for clients that come back (at most 16 MiB), and pages of the search
+  index (16 MB for each connection). It was 852 KB when every session kept the part that it had read last while it
+  waited for its next turn, and when glibc kept what was free. Pages of the log that are mapped into memory are not
+  counted.
+- **sessions of OpenCode:** measured on 2026-11-18 beside much other work, 50 sessions of 10 MB: hub start 1.15 (≤ 2),
+  199 KB for an idle one and 191 KB right after reading (≤ 300; 1,157 when connections kept the body of their last
+  request), 0.6 % read after a restart (≤ 1 %); but the plugins read 1.18 times the histories (≤ 1.05; 2.5 when they
+  gave the hub a minute for a part). With 10 sessions it was 1.00.
+- **sessions of Codex:** measured once on 2026-11-18 with its own daemon beside much other work, 50 threads of 10 MB:
+  hub start 1.59 with all unread and 1.38 with all read (≤ 2), 89 KB for an idle one and 125 KB right after reading
+  (≤ 300), each history told once (1.002 ≤ 1.05), 0.4 % again after a restart (≤ 1 %).
 - **a turn in a person's own terminal:** single turns differ by more than half from each other, so that 5 % is below
   what some pairs beside other work can tell: with nothing of ours in its turn, Codex has 1.05 with the hub and 0.90
   with it down. Claude Code had three hooks of ours in a turn once, each of which cost it some 15 ms whoever answered,
