@@ -21,6 +21,10 @@ const TOLD = new Set([
   "session.compacted", "todo.updated", "permission.asked", "permission.replied", "question.asked", "question.replied",
   "question.rejected",
 ])
+const AT_ONCE = new Set([
+  "permission.asked", "permission.replied", "question.asked", "question.replied", "question.rejected", "session.error",
+])
+const TOGETHER_MS = 100 // each request takes OpenCode's time: what happens meanwhile goes in one
 const MAX_BATCH = 500 // events
 const MAX_BATCH_SIZE = 1024 * 1024
 const MAX_EVENT_SIZE = 7 * 1024 * 1024
@@ -109,7 +113,7 @@ export const Tieline = async ({ client, directory }) => {
   // --- what happens in them ---
 
   const follow = ({ follow: id, since }) => {
-    const state = { id, since, before: [], waiting: [], size: 0, reading: false, telling: false, lost: false }
+    const state = { id, since, before: [], waiting: [], size: 0, reading: false, telling: false, urgent: false, lost: false }
     followed.set(id, state)
     read(state)
   }
@@ -178,7 +182,15 @@ export const Tieline = async ({ client, directory }) => {
     const state = id && followed.get(await root(id))
     if (!state) return
     add(state, JSON.stringify(event), event.type === "message.part.delta")
-    tell(state)
+    if (isUrgent(event)) tell(state)
+    else tellSoon(state)
+  }
+
+  // What somebody waits for: an ask, and the end of a turn.
+  const isUrgent = ({ type, properties }) => AT_ONCE.has(type) || (type === "session.status" && properties.status.type === "idle")
+
+  const tellSoon = (state) => {
+    state.timer ??= setTimeout(() => tell(state), TOGETHER_MS)
   }
 
   // What waits is bounded: pieces of texts go first, their ends bring all of it; then everything is read again.
@@ -214,10 +226,14 @@ export const Tieline = async ({ client, directory }) => {
   const isFull = ({ waiting, size }) => waiting.length > MAX_WAITING || size > MAX_WAITING_SIZE
 
   const tell = async (state) => {
+    clearTimeout(state.timer)
+    state.timer = undefined
+    state.urgent = true
     if (state.telling || state.reading) return
     state.telling = true
-    while ((state.before.length || state.waiting.length) && isFollowed(state)) {
+    while (state.urgent && (state.before.length || state.waiting.length) && isFollowed(state)) {
       const events = next(state).join(",")
+      state.urgent = state.before.length > 0 || state.waiting.length > 0 // what comes from now on may wait again
       const body = `{"link":${JSON.stringify(hub.id)},"session":${JSON.stringify(state.id)},"events":[${events}]}`
       const status = await hub.post("events", body, TELL_MS).catch(() => 0)
       if (status === 404 && isFollowed(state)) followed.delete(state.id)
@@ -334,6 +350,7 @@ export const Tieline = async ({ client, directory }) => {
     event: async ({ event }) => {
       if (EVENTS.has(event.type)) handled = handled.then(() => quietly(() => onEvent(event)))
       if (followed.size && TOLD.has(event.type)) handled = handled.then(() => quietly(() => onTold(event)))
+      if (event.type === "server.instance.disposed") handled = handled.then(() => followed.forEach((state) => void tell(state)))
     },
     "chat.message": (_, { message, parts }) =>
       quietly(() => {
