@@ -7,13 +7,14 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.asks.rows import claude_code, codex, codex_acp, copilot, gemini, kimi, opencode, pi, qwen, vibe
+from tests.asks.rows import auggie, claude_code, codex, codex_acp, copilot, gemini, kimi, opencode, pi, qwen, vibe
 from tests.asks.stage import Cast, Row
 from tests.asks.words import SPOKEN, spoken
 from tests.more_agents.python.install import binaries
 
 from tieline.script import Get, Inquire, Propose, Run, Write
 from tieline.testing.rig import Rig
+from tieline.testing.rigs.auggie import AuggieRig
 from tieline.testing.rigs.claude_agent_acp import ClaudeAgentAcpRig
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
@@ -67,5 +68,6 @@ MORE_CASTS = (
     Cast(agent="codex-acp", rig=lambda home: CodexAcpRig(home, MORE), rows=codex_acp.rows),
     Cast(agent="kimi", rig=lambda home: KimiRig(home, MORE), rows=kimi.rows),
     Cast(agent="vibe", rig=lambda home: VibeRig(home, binaries("vibe")), rows=vibe.rows),
+    Cast(agent="auggie", rig=lambda home: AuggieRig(home, MORE), rows=auggie.rows),
 )
 """Played by `make test-agents`."""

@@ -22,7 +22,7 @@ REAL = [cast for cast in CASTS if cast.agent in TOOLS]
 
 def offered(body: Mapping[str, Any]) -> Iterator[str]:
     """The names of the tools in a request, in the words of any vendor."""
-    for tool in body.get("tools") or ():
+    for tool in body.get("tools") or body.get("tool_definitions") or ():
         for each in tool.get("functionDeclarations") or [tool.get("function") or tool]:
             yield str(each.get("name") or each["type"])
 

@@ -39,6 +39,10 @@ KINDS: dict[str, tuple[str, ...]] = {
         "command of a subagent", "tool of a server", "scheduled prompt", "end of a schedule", "end of a task",
         "question", "plan",
     ),
+    "auggie": (
+        "write", "long write", "edit", "insertion", "patch", "deleted files", "command", "command of many lines",
+        "long command", "input of a command", "fetch",
+    ),
     "scripted": ("edit", "command", "fetch", "question", "plan"),
     "shell": (),  # a command line is told what to do and asks nothing
 }  # fmt: skip
@@ -99,6 +103,13 @@ TOOLS: dict[str, dict[str, str]] = {
         "CreateGoal": "", "CronList": "", "EnterPlanMode": "", "FetchURL": "", "GetGoal": "", "Glob": "", "Grep": "",
         "Read": "", "ReadMediaFile": "", "SetGoalBudget": "", "Skill": "", "TaskList": "", "TaskOutput": "",
         "TodoList": "", "UpdateGoal": "", "WaitFor": "",
+    },
+    "auggie": {
+        "launch-process": "command", "write-process": "input of a command", "save-file": "write",
+        "str-replace-editor": "edit", "apply_patch": "patch", "remove-files": "deleted files", "web-fetch": "fetch",
+        "kill-process": "", "read-process": "", "list-processes": "", "view": "", "view-session": "",
+        "view-range-untruncated": "", "search-untruncated": "", "view_tasklist": "", "reorganize_tasklist": "",
+        "update_tasks": "", "add_tasks": "",
     },
 }  # fmt: skip
 """Every tool that each agent offers its model, with the row that shows its ask; empty: it was seen to ask nothing."""

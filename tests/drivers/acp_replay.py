@@ -3,9 +3,10 @@ in no time.
 
     acp_replay.py SCRIPT.json
 
-The script has the answers to `initialize` and `session/new`, and for each prompt a list of steps: `update` sends a
-session update; `ask` (with `params`) sends a request and waits for its answer; `say` tells something of what came;
-`wait_for` waits for a method of the client's; `result` ends the turn.
+The script has the answers to `initialize` and `session/new`, and for each prompt a list of steps; `starting` and
+`opened` are steps before and after the answer to `session/new`. `update` sends a session update; `ask` (with `params`)
+sends a request, may `touch` a file, and waits for the answer; `say` tells something of what came; `wait_for` waits for
+a method of the client's; `result` ends the turn.
 """
 
 import json
@@ -24,6 +25,7 @@ class Replay:
         self.answer: Any = None
         self.prompt: Any = None
         self.meta: Any = None  # of the session
+        self.servers: Any = None
         self.asked = 0
 
     def run(self) -> None:
@@ -42,6 +44,8 @@ class Replay:
         """A message of the client's that nobody waits for here."""
         method = call.get("method", "")
         self.seen.append(method or "answer")
+        if not method:
+            self.answer = call.get("result", call.get("error"))
         if "id" not in call or not method:
             return
         if method == "session/prompt":
@@ -50,6 +54,7 @@ class Replay:
             return
         if method in ("session/new", "session/load"):
             self.meta = call["params"].get("_meta")
+            self.servers = call["params"].get("mcpServers")
         for step in self.script.get("starting", ()) if method == "session/new" else ():
             self.step(step)
         results: Message = {
@@ -61,6 +66,8 @@ class Replay:
         if method == "_session/steering":
             self.seen.append(json.dumps(call["params"]))
         self.send({"id": call["id"], "result": results.get(method, {})})
+        for step in self.script.get("opened", ()) if method == "session/new" else ():
+            self.step(step)
 
     def play(self, steps: list[Message], prompt: Any) -> None:
         for step in steps:
@@ -76,6 +83,8 @@ class Replay:
             self.asked += 1
             number = 1000 + self.asked
             self.send({"id": number, "method": step["ask"], "params": {"sessionId": "s", **step["params"]}})
+            if "touch" in step:
+                Path(step["touch"]).touch()
             while (call := self.read()) is not None:
                 if call.get("id") == number and "method" not in call:
                     self.seen.append("answer")
@@ -99,7 +108,7 @@ class Replay:
             case _:  # how it was started
                 files = {word: Path(word[1:]).read_text() for word in sys.argv if word.startswith("@")}
                 started = {"environment": dict(os.environ), "arguments": sys.argv[2:], "files": files}
-                return {**started, "meta": self.meta}
+                return {**started, "meta": self.meta, "servers": self.servers}
 
     def say(self, text: str) -> None:
         self.update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})

@@ -156,6 +156,19 @@ def test_profiles_that_lift_what_is_asked_are_seen(tmp_path: Path) -> None:
         profile.unlink()
 
 
+@pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
+def test_settings_of_a_repository_that_auggie_would_run_are_seen(tmp_path: Path, name: str) -> None:
+    home, place = tmp_path / "home", tmp_path / "place/below"
+    for folder in (home, tmp_path / "place"):
+        (folder / ".augment").mkdir(parents=True)
+        (folder / ".augment" / name).touch()
+    (tmp_path / "place/.git").mkdir()
+    place.mkdir()
+    assert overriding_rules(PRESETS["auggie"], str(place), home=str(home)) == f"{tmp_path}/place/.augment/{name}"
+    (tmp_path / "place/.augment" / name).unlink()
+    assert overriding_rules(PRESETS["auggie"], str(place), home=str(home)) == "", "the user's own are the user's"
+
+
 def test_vibe_is_started_so_that_it_asks() -> None:
     env = {"VIBE_TOOLS": '{"bash":{"permission":"always"}}', "VIBE_DEFAULT_AGENT": "auto-approve"}
     launch = launch_command(PRESETS["vibe"], (), Spec(cwd="/", env=env, policy=Policy()), "/scratch")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +21,12 @@ from tieline.events import (
     Answer,
     Ask,
     Command,
+    Diff,
     Done,
     Edit,
     Error,
     Event,
+    Init,
     Mcp,
     Text,
     ToolOutput,
@@ -35,6 +38,7 @@ from tieline.policy import Policy
 from tieline.sessions.session import Session
 from tieline.testing.rig import scratch_env
 from tieline.testing.stream_checks import collect, done, of, the
+from tieline.testing.wait_for import eventually
 
 REPLAY = Path(__file__).with_name("acp_replay.py")
 
@@ -156,6 +160,34 @@ async def test_consent_that_is_asked_for_at_the_start_is_refused_and_told(bench:
     assert "Workspace Indexing Permission" in the(seen, Warning).message
 
 
+async def test_consent_that_is_asked_for_before_the_first_turn_is_asked_for_in_it(bench: Bench) -> None:
+    """Auggie asks as soon as a session is open; then somebody can be asked, only later."""
+
+    def choose(ask: Ask) -> Answer:
+        return Answer(ask.id, "allow", answers={ask.questions[0].id: ("Index for this session",)})
+
+    asked = bench.place / "asked"
+    steps: list[Step] = [{"wait_for": "answer"}, ANSWERED, END]
+    script: Step = {"opened": [{**CONSENT, "touch": str(asked)}]}
+    async with bench.session("auggie", steps, script=script, on_ask=choose) as session:
+        await session.warm_up()
+        await eventually(asked.exists, "it does not ask")
+        seen = await collect(session.turn("go"))
+    assert json.loads(done(seen).text)["outcome"]["optionId"] == "session-enable"
+    assert the(seen, Ask).kind == "question" and not of(seen, Warning)
+
+
+async def test_what_auggie_says_of_itself_is_no_answer(bench: Bench) -> None:
+    notices = [
+        "Augment would like to index your workspace to provide better suggestions.\n\nWorkspace: `/w`",
+        "Indexing disabled for current workspace `/w` for this session.\n\n",
+        "Indexing disabled. Your working directory `/` is the home directory.\n\n",
+    ]
+    seen = await bench.turn("auggie", *map(chunk, notices), chunk("Indexing is fine."), END)
+    assert [text.text for text in of(seen, Text)] == ["Indexing is fine."]
+    assert [warning.message for warning in of(seen, Warning)] == [notice.strip() for notice in notices]
+
+
 # --- modes in which asks come -----------------------------------------------------------------------------------------
 
 
@@ -198,7 +230,49 @@ async def test_vibe_is_set_to_ask(bench: Bench) -> None:
 async def test_auggie_is_told_to_ask(bench: Bench) -> None:
     seen = await bench.turn("auggie", START, END)
     told = json.loads(done(seen).text)["arguments"]
-    assert "launch-process:ask-user" in told and "save-file:ask-user" in told and "--permission" in told
+    assert told[0] == "--acp" and set(told[1::2]) == {"--permission"}
+    tools = ("launch-process", "write-process", "bash", "save-file", "str-replace-editor", "apply_patch",
+             "remove-files", "write", "edit", "web-fetch", "web-search")  # fmt: skip
+    assert {f"{tool}:ask-user" for tool in tools} <= set(told[2::2])
+
+
+# --- what an edit replaces --------------------------------------------------------------------------------------------
+
+
+def replacing(bench: Bench, **more: Any) -> Step:
+    """Auggie's edit: its input alone says what it does."""
+    entries = [{"old_str": "2\n", "new_str": "two\n", "old_str_start_line_number": 2}]
+    given = {"command": "str_replace", "path": "a.txt", "str_replace_entries": entries, **more}
+    place = [{"path": f"{bench.place}/a.txt"}]
+    return call(title="Edit a.txt", kind="edit", rawInput=given, content=[], locations=place)
+
+
+async def test_what_an_edit_replaces_is_shown_in_its_file(bench: Bench) -> None:
+    (bench.place / "a.txt").write_text("1\n2\n3\n")
+    short = ask(title="Edit a.txt", kind="edit", rawInput={"path": "a.txt", "command": "str_replace"})
+    seen = await bench.turn("auggie", replacing(bench), short, update(status="completed"), ANSWERED, END, on_ask=yes)
+    asked = the(seen, Ask)
+    assert isinstance(asked.action, Edit) and " 1\n-2\n+two\n 3\n" in asked.action.diff
+    assert asked.input["str_replace_entries"], "and as it came"
+    assert "-2\n+two\n" in the(seen, Diff).diff
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"command": "insert"},
+        {"str_replace_entries": [{"old_str": "", "new_str": "two"}]},
+        {"str_replace_entries": [{"old_str": ["2"], "new_str": "two"}]},
+        {"str_replace_entries": "2"},
+    ],
+)
+async def test_what_is_no_replacement_is_shown_as_it_came(bench: Bench, more: Step) -> None:
+    (bench.place / "a.txt").write_text("1\n2\n3\n")
+    short = ask(title="Edit a.txt", kind="edit", rawInput={"path": "a.txt"})
+    seen = await bench.turn("auggie", replacing(bench, **more), short, ANSWERED, END, on_ask=no)
+    asked = the(seen, Ask)
+    assert isinstance(asked.action, Edit) and not asked.action.diff
+    assert all(asked.input[name] == value for name, value in more.items())
 
 
 # --- no ask without its command ---------------------------------------------------------------------------------------
@@ -394,6 +468,11 @@ async def test_an_empty_end_is_an_error(bench: Bench, preset: str) -> None:
     assert [end.status for end in await bench.turns(preset, [END], [chunk(""), END])] == ["error", "error"]
 
 
+async def test_a_version_is_told_without_what_an_agent_adds_to_it(bench: Bench) -> None:
+    info: Step = {"initialize": {"agentInfo": {"name": "auggie", "version": "0.36.0 (commit 7c61e5bb)"}}}
+    assert the(await bench.turn("auggie", START, END, script=info), Init).version == "0.36.0"
+
+
 # --- MCP servers ------------------------------------------------------------------------------------------------------
 
 SERVERS = {
@@ -434,6 +513,14 @@ async def test_mcp_servers_reach_copilot_by_its_own_argument(bench: Bench) -> No
             "far": {"type": "http", "url": "http://127.0.0.1:1/mcp", "headers": {"X": "y"}, "tools": ["*"]},
         }
     }
+
+
+async def test_a_servers_command_is_quoted_for_an_agent_that_has_a_shell_read_it(bench: Bench) -> None:
+    server = McpServer(command=("/opt/my server", "--say", "it's $HOME; rm -r /", "plain"))
+    seen = await bench.turn("auggie", START, END, mcp_servers={"near": server})
+    (told,) = json.loads(done(seen).text)["servers"]
+    assert shlex.split(" ".join([told["command"], *told["args"]])) == list(server.command)
+    assert (told["command"], told["args"][-1]) == ("'/opt/my server'", "plain")
 
 
 @pytest.mark.parametrize("resume", ["", "s"])

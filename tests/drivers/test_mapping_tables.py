@@ -29,6 +29,7 @@ def cells(page: str, first: str) -> list[str]:
         ("copilot", "copilot.md", "every line"),
         ("claude-agent-acp", "claude-agent-acp.md", "every line"),
         ("vibe", "vibe.md", "every line"),
+        ("auggie", "auggie.md", "every line"),
         ("pi", "pi.md", "every line"),
     ],
 )

@@ -35,6 +35,13 @@ Progress = Literal["output", "arguments", "description"]
 """What the content of a call that still runs is."""
 
 
+class Replacements(Struct, frozen=True, kw_only=True):
+    command: str  # what the edit's `command` is then
+    entries: str  # the name of the list,
+    old: str  # and in each entry those of the text before
+    new: str  # and after
+
+
 class Traits(Struct, frozen=True, kw_only=True):
     """What agents do differently. The first ones have no default: every preset states them."""
 
@@ -59,7 +66,9 @@ class Traits(Struct, frozen=True, kw_only=True):
     output_path: tuple[str, ...] = ()  # where an update has output of the running call, beside its content
     output_whole: bool = False  # what is there is all of it so far, not what is new
     name_path: tuple[str, ...] = ()  # where a call has its tool's name
+    replacements: Replacements | None = None  # where the input of an edit has what it replaces, told nowhere else
     mcp_marks: tuple[str, ...] = ()  # what marks a call of an MCP server's tool, or its ask, under `_meta`
+    mcp_by_shell: bool = False  # a server's command and arguments go to a shell, put together without quotes
     command_prefixes: tuple[str, ...] = ()  # after one of these, the text of an ask is the command, or its beginning
     cut_mark: str = ""  # how a command ends there that was cut
     fork_keeps_servers: bool = False  # a copy of a conversation has the MCP servers of the original, whatever is given
@@ -139,8 +148,10 @@ def _features(**more: object) -> Features:
     return replace(STREAM, **more)
 
 
-_AUGGIE_TOOLS = ("launch-process", "write-process", "save-file", "str-replace-editor", "remove-files", "web-fetch",
-                 "web-search")  # fmt: skip
+_AUGGIE_TOOLS = ("launch-process", "write-process", "bash", "shell", "save-file", "str-replace-editor", "apply_patch",
+                 "remove-files", "write", "edit", "web-fetch", "web-search", "open-browser", "github-api", "linear",
+                 "jira", "confluence", "notion", "supabase", "glean")  # fmt: skip
+"""All that it knows of to write, run or reach something; its vendor decides which of them an account has."""
 _AUGGIE_ASKS = tuple(part for tool in _AUGGIE_TOOLS for part in ("--permission", f"{tool}:ask-user"))
 
 
@@ -470,18 +481,32 @@ PRESETS: dict[str, Preset] = {
     ),
     "auggie": Preset(
         command=("auggie",),
-        args=("--acp", *_AUGGIE_ASKS),  # without these it asks nothing
+        args=("--acp", *_AUGGIE_ASKS),  # without these it asks nothing; they come before its settings
         env={"AUGMENT_DISABLE_AUTO_UPDATE": "1"},
         install="npm install -g @augmentcode/auggie",
         sign_in="Run `auggie login`.",
-        features=_features(resume=True, attachments=IMAGES),
+        api_key_vars=("AUGMENT_SESSION_AUTH", "AUGMENT_API_TOKEN"),
+        login_files=(".augment/session.json",),
+        tested="0.36.0",
+        floor="0.36.0",
+        features=_features(resume=True, model=True, attachments=IMAGES),
+        model_args=("--model", "{}"),
+        asks=("file_write", "shell", "network"),
+        # A repository's settings: it runs their script at the start of a session, and their hooks.
+        overriding_files=(".augment/settings.json", ".augment/settings.local.json"),
+        tool_kinds={"bash": "execute", "shell": "execute", "write": "edit", "edit": "edit"},
         traits=Traits(
             denial="told",
             usage="unknown",
-            mcp="refused",
+            mcp="session",
             steering="none",
             progress="output",
+            mcp_by_shell=True,
+            replacements=Replacements(
+                command="str_replace", entries="str_replace_entries", old="old_str", new="new_str"
+            ),
             consents=("workspace-indexing-permission",),  # to send the code to its vendor
+            notice_texts=(r"Augment would like to index your workspace .*", r"Indexing (?:disabled|enabled)\b.*"),
         ),
     ),
     "cline": Preset(

@@ -18,6 +18,7 @@ from ..script import Reply
 from .agent_checks import CountsTokens
 from .model_rig import ModelRig
 from .rig import Rig
+from .rigs.auggie import AuggieRig
 from .rigs.claude_agent_acp import ClaudeAgentAcpRig
 from .rigs.claude_code import ClaudeCodeRig
 from .rigs.codex import codex_rig
@@ -47,6 +48,7 @@ RECIPES: dict[str, Recipe] = {
     "codex-acp": lambda home, program: CodexAcpRig(home, program.parent),
     "kimi": lambda home, program: KimiRig(home, program.parent),
     "vibe": lambda home, program: VibeRig(home, program.parent),
+    "auggie": lambda home, program: AuggieRig(home, program.parent),
 }
 """By the agent's type."""
 

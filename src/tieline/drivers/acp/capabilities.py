@@ -50,7 +50,7 @@ class InitializeResponse(Struct, frozen=True, rename="camel"):
 
     @property
     def version(self) -> str:
-        return self.agent_info.version if self.agent_info else ""
+        return self.agent_info.version.partition(" ")[0] if self.agent_info else ""  # Auggie adds its commit
 
     def accepts(self, kind: str) -> bool:
         """Whether a prompt may have such content: image, audio, or a file's content."""

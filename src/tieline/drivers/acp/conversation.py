@@ -51,6 +51,9 @@ MAX_STEERS = 100
 WITHDRAW_S = 1.0
 """How long the withdrawal of open asks may take before the turn is cancelled without it."""
 
+OPENING_S = 1.0
+"""How long an agent may take from a request for consent to an open session, if it does not wait for the answer."""
+
 CONTENT_UPDATES = frozenset(
     {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk", "tool_call", "tool_call_update", "plan"}
 )
@@ -83,6 +86,7 @@ class AcpConversation:
         self._peer: Peer | None = None
         self._normaliser = AcpNormaliser(preset, spec.cwd, resumed=bool(spec.resume))
         self._turn: Turn | None = None
+        self._turn_began = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._open_asks: dict[str, asyncio.Task[Answer]] = {}
         self._ask_count = 0
@@ -93,7 +97,7 @@ class AcpConversation:
         self._turns = 0
         self._garbage_lines: list[str] = []
         self._late_updates: list[dict[str, Any]] = []
-        self.ready = False  # the session is open, whatever was replayed has passed
+        self.ready = asyncio.Event()  # the session is open, whatever was replayed has passed
 
     def set_initialized(self, peer: Peer, offered: InitializeResponse) -> None:
         """The agent has introduced itself."""
@@ -119,6 +123,7 @@ class AcpConversation:
         blocks = content_blocks(self.agent, self._pending_reasons.prepend_to(prompt), self.initialized, system)
         turn = self._turn = Turn(prompt, self._ask)
         self._normaliser.begin(turn.emit)
+        self._turn_began.set()
         self._task = asyncio.create_task(self._run(turn, blocks))
         return turn
 
@@ -281,7 +286,7 @@ class AcpConversation:
         kind = update.get("sessionUpdate")
         if kind == "available_commands_update":
             self._normaliser.feed(update)
-        elif self.ready and kind not in CONTENT_UPDATES and len(self._late_updates) < MAX_LATE:
+        elif self.ready.is_set() and kind not in CONTENT_UPDATES and len(self._late_updates) < MAX_LATE:
             self._late_updates.append(update)
 
     def garbage(self, line: bytes) -> None:
@@ -339,10 +344,22 @@ class AcpConversation:
 
     async def _consent(self, turn: Turn | None, params: Mapping[str, Any]) -> Any:
         request = consent_ask(self._next_ask_id(), params)
-        if turn is None or turn.ended:  # nobody can be asked
+        if turn is None or turn.ended:
+            turn = await self._next_turn()
+        if turn is None:
             self._refused_consents.append(request.title)
             return consent_response(params, Answer(request.id, "deny"))
         return consent_response(params, await self._decide(turn, request))
+
+    async def _next_turn(self) -> Turn | None:
+        """The turn in which somebody can be asked. None: there is no session, because the agent waits for an answer."""
+        self._turn_began.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.ready.wait(), OPENING_S)
+        if not self.ready.is_set():
+            return None
+        await self._turn_began.wait()
+        return self._turn
 
     async def _question(self, turn: Turn, params: Mapping[str, Any]) -> Any:
         questions = parse_questions(params, self.preset.traits)

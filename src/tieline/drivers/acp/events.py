@@ -218,6 +218,8 @@ class AcpNormaliser:
         tool = self._get_tool(update, begins=update["sessionUpdate"] == "tool_call" and not over)
         tool.mcp = tool.mcp or self._is_mcp(update)
         tool.merge(update)
+        if self._traits.replacements and not tool.content:
+            tool.take_replacements(self._traits.replacements)
         progress = "output" if over else self._traits.progress
         if progress == "arguments":
             tool.take_arguments()

@@ -1,6 +1,7 @@
 """The handshake: `initialize`, then a new session, an old one, or a copy of it; then its model and mode."""
 
 import asyncio
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,7 +37,8 @@ async def open_session(talk: AcpConversation, peer: Peer) -> None:
             peer, parse_initialize_response(await peer.request("initialize", _initialize_params(), timeout=REQUEST_S))
         )
         _check_offered(talk)
-        servers = [_mcp_server(*entry) for entry in spec.mcp_servers.items()]
+        by_shell = talk.preset.traits.mcp_by_shell
+        servers = [_mcp_server(*entry, by_shell=by_shell) for entry in spec.mcp_servers.items()]
         where: dict[str, Any] = {
             "cwd": spec.cwd,
             "mcpServers": servers if talk.preset.traits.mcp == "session" else [],
@@ -62,7 +64,7 @@ async def open_session(talk: AcpConversation, peer: Peer) -> None:
         if spec.model and not talk.preset.model_args:
             await _set_option(talk, peer, session, "model", spec.model)
         await _set_mode(talk, peer, session)
-        talk.ready = True
+        talk.ready.set()
     except RpcError as error:
         raise _start_error(talk, error) from None
     except (PeerGone, TimeoutError) as error:
@@ -101,12 +103,13 @@ def _check_offered(talk: AcpConversation) -> None:
         raise Unsupported(talk.agent, "mcp_servers of a fork", hint="It has those of the original.")
 
 
-def _mcp_server(name: str, server: McpServer) -> dict[str, Any]:
+def _mcp_server(name: str, server: McpServer, *, by_shell: bool) -> dict[str, Any]:
     if server.url:
         headers = [{"name": key, "value": value} for key, value in server.headers.items()]
         return {"type": "http", "name": name, "url": server.url, "headers": headers}
     env = [{"name": key, "value": value} for key, value in server.env.items()]
-    return {"name": name, "command": server.command[0], "args": list(server.command[1:]), "env": env}
+    program, *args = map(shlex.quote, server.command) if by_shell else server.command
+    return {"name": name, "command": program, "args": args, "env": env}
 
 
 def _protect_record(talk: AcpConversation) -> None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Search, Task
+from ..acp_presets import Replacements
 from ..model_list import mappings
 from ..unified_diff import unified_diff
 
@@ -79,6 +80,15 @@ class AcpToolCall:
         with suppress(msgspec.DecodeError):
             self.arguments = {**msgspec.json.decode(self.described, type=dict[str, Any]), **self.arguments}
         self.content = [block for block in self.content if block.get("type") != "content"]
+
+    def take_replacements(self, told: Replacements) -> None:
+        """What an edit of one file replaces is told by its input alone."""
+        if self.kind != "edit" or len(self.locations) != 1 or self.arguments.get("command") != told.command:
+            return
+        entries = [(each.get(told.old), each.get(told.new)) for each in mappings(self.arguments.get(told.entries))]
+        if all(isinstance(old, str) and old and isinstance(new, str) for old, new in entries):
+            path = self.locations[0]["path"]
+            self.content = [{"type": "diff", "path": path, "oldText": old, "newText": new} for old, new in entries]
 
     def merge_permission_request(self, call: Fields) -> None:
         """What a request for permission tells of it. Its input may be put in other words there: ours stays."""
