@@ -52,9 +52,9 @@ def test_an_approval_becomes_a_rule_and_ends(hub: Setting) -> None:
     (rule,) = rules(hub)
     assert (rule["uses"], rule["directory"], rule["match"]) == (1, str(hub.place.resolve()), "prefix")
     head, row = ok(hub, "rules").splitlines()
-    assert head.split()[0] == "id" and "true unit tests" in row and "1 times" in row and "holds" in row
+    assert head.split()[0] == "id" and "true unit tests" in row and "once" in row and "holds" in row
     page = ok(hub, "rules", "show", rule["id"][-6:])
-    assert "made" in page and "from ask" in page and "1 times" in page
+    assert "made" in page and "from ask" in page and "once in the last day" in page
     assert ok(hub, "rules", "revoke", rule["id"][-6:]).startswith("revoked: allow commands")
     assert "revoked" in ok(hub, "rules")
 

@@ -329,6 +329,14 @@ def test_a_state_directory_that_cannot_be_used_is_named(cli: CliProcess) -> None
     assert f"the state directory {cli.place / 'file'} cannot be used" in ended.stderr
 
 
+@pytest.mark.parametrize("family", ["schedule", "rules"])
+def test_a_verb_that_there_is_not_is_named(cli: CliProcess, family: str) -> None:
+    ended = cli.run(family, "histroy", "nightly")
+    assert ended.returncode == 2 and "No such command 'histroy'" in ended.stderr
+    assert "no hub is running" in cli.run(family).stderr, "without a verb it lists them"
+    assert "no hub is running" in cli.run(family, "--json").stderr
+
+
 def test_json_lines_decode(cli: CliProcess) -> None:
     cli.agent("helper", [Say("ok")])
     for line in cli.run("run", "helper", "go", "--json").stdout.splitlines():

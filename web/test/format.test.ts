@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 import { describe, expect, it } from 'vitest'
 import { advice } from '../src/thread/error-advice'
-import { ago, answeredBy, canDo, cost, actionSummary, duration, askHeading, relativeTo, timeLeft, sessionState, abbreviateHome, sessionTitle } from '../src/shared/format'
+import { ago, answeredBy, canDo, cost, actionSummary, duration, askHeading, enforcement, relativeTo, timeLeft, sessionState, abbreviateHome, sessionTitle } from '../src/shared/format'
 import type * as P from '../src/generated/protocol'
 import { parseRoute } from '../src/app/router'
 
@@ -60,4 +60,11 @@ describe('routes', () => {
     ['/messages/x%2Fy', { page: 'message', id: 'x/y', at: '' }], ['/settings', { page: 'settings' }], ['/nope', { page: 'unknown' }], ['/s/%E0%A4%A', { page: 'session', id: '%E0%A4%A', sheet: '', at: 0 }],
     ['/s/abc/at/12', { page: 'session', id: 'abc', sheet: '', at: 12 }], ['/s/abc/at/x', { page: 'session', id: 'abc', sheet: '', at: 0 }], ['/messages/m1/m2', { page: 'message', id: 'm1', at: 'm2' }], ['/search', { page: 'search' }], ['/usage', { page: 'usage' }], ['/schedules/new', { page: 'new-schedule' }], ['/schedules/x', { page: 'schedule', id: 'x' }],
   ])('%s', (path, expected) => expect(parseRoute(path)).toEqual(expected))
+})
+
+it('says what makes a policy hold', () => {
+  expect(enforcement({ level: 'ask', means: 'prompt' })).toBe('ask, by prompt')
+  expect(enforcement({ level: 'deny', means: 'sandbox', note: 'but for /tmp' })).toBe('deny, by sandbox (but for /tmp)')
+  expect(enforcement({ level: 'deny', means: 'none' })).toBe('deny, but nothing enforces it')
+  expect(enforcement({ level: 'allow', means: 'prompt' })).toBe('allow')
 })

@@ -29,7 +29,10 @@ class HelpGroup(typer.core.TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if self.default_verb and (not args or args[0] not in (*self.commands, "-h", "--help")):
-            args = [self.default_verb, *args]
+            default = self.commands[self.default_verb]
+            takes_words = any(param.param_type_name == "argument" for param in default.params)
+            if takes_words or not args or args[0].startswith("-"):  # else it is a verb that there is not
+                args = [self.default_verb, *args]
         return super().parse_args(ctx, args)
 
     def get_help(self, ctx: Any) -> str:

@@ -6,7 +6,7 @@ import { back, navigate, sessionUrl } from '../app/router'
 import { commandsOfSession, PendingCommands, trackCommand } from '../commands/pending-commands'
 import { openedFile } from '../files/opened-file'
 import type * as P from '../generated/protocol'
-import { agentName, ago, compactNumber, cost, duration, sessionTitle } from '../shared/format'
+import { agentName, ago, compactNumber, cost, duration, enforcement, sessionTitle } from '../shared/format'
 import { visible } from '../shared/visible-text'
 import { nodes, now, thread } from '../store/store'
 import { Problem, Sheet } from '../ui/components'
@@ -121,7 +121,7 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
         <div><dt>Directory</dt><dd><code>{visible(session.cwd)}</code></dd></div>
         {session.branch && <div><dt>Branch</dt><dd><code>{visible(session.branch)}</code></dd></div>}
         {init?.receipt && (['file_write', 'shell', 'network'] as const).map((one) => (
-          <div key={one}><dt>{one.replace('_', ' ')}</dt><dd>{init.receipt![one].level}, by {init.receipt![one].means}{init.receipt![one].note && ` (${init.receipt![one].note})`}</dd></div>
+          <div key={one}><dt>{one.replace('_', ' ')}</dt><dd>{enforcement(init.receipt![one])}</dd></div>
         ))}
       </dl>
       {session.worktree && <WorktreePanel session={session} />}

@@ -88,6 +88,12 @@ export function plainLine(text: string): string {
     .trim())
 }
 
+/** What holds for a capability, and what makes it hold: nothing has to make what is allowed. */
+export function enforcement({ level, means, note }: P.Enforcement): string {
+  const by = level === 'allow' ? '' : means === 'none' ? ', but nothing enforces it' : `, by ${means}`
+  return visibleLine(`${level}${by}${note ? ` (${note})` : ''}`)
+}
+
 export function sessionTitle(session: P.SessionRecord): string {
   return visibleLine(session.title || baseName(session.cwd))
 }

@@ -87,7 +87,7 @@ def show(given: str, *, json: bool) -> int:
             "made": f"{_moment(found.made_at)} by {found.made_by}" + (f", from ask {found.ask}" if found.ask else ""),
             "ends": _moment(found.expires_at) if found.expires_at else "",
             "revoked": f"{_moment(found.revoked_at)} by {found.revoked_by}" if found.revoked_at else "",
-            "used": f"{found.uses} times in the last day" + (f", last {_moment(found.used_at)}" if found.uses else ""),
+            "used": f"{_times(found.uses)} in the last day{f', last {_moment(found.used_at)}' if found.uses else ''}",
             "waits": _unheard(found) if found.waiting else "",
         }
         for name, value in facts.items():
@@ -249,7 +249,7 @@ def _row(rule: RuleView) -> list[Cell]:
         (rule.decision, "green" if rule.decision == "allow" else "red"),
         f"{ABOUT[rule.match]}: {one_line(rule.pattern, 50)}",
         one_line(where + (f", {rule.agent}" if rule.agent else ""), 40),
-        f"{rule.uses} times" if rule.uses else "never",
+        _times(rule.uses),
         f"{time_ago(rule.made_at)} ago by {one_line(rule.made_by, 20)}",
         _state(rule),
     ]
@@ -258,6 +258,10 @@ def _row(rule: RuleView) -> list[Cell]:
 def _unheard(rule: RuleView) -> str:
     held = "still holds" if rule.revoked_at else "does not hold yet"
     return f"rule {short_id(rule.id)} {held} on {', '.join(map(one_line, rule.waiting))}: not heard there"
+
+
+def _times(count: int) -> str:
+    return "never" if not count else "once" if count == 1 else f"{count} times"
 
 
 def _moment(at: float) -> str:
