@@ -34,6 +34,10 @@ def test_an_approval_becomes_a_rule_and_ends(hub: Setting) -> None:
     assert alone.returncode == 2 and "Add --yes" in alone.stderr and rules(hub) == []
 
     with hub.terminal("approve", "--always", "prefix", columns=200) as terminal:
+        terminal.expect("save this rule? [y/N]")
+        terminal.send("\x03")
+        assert terminal.wait() == 130 and rules(hub) == [], "Ctrl-C ends it, without a line after it"
+    with hub.terminal("approve", "--always", "prefix", columns=200) as terminal:
         terminal.expect(f"the rule: allow commands that begin with `true unit tests`, in {hub.place.resolve()}")
         terminal.expect("save this rule? [y/N]")
         terminal.send("n\n")

@@ -25,6 +25,7 @@ from ...testing.agent_checks import AgentChecks, CheckResult
 from ...testing.installed_agents import installed_rig, recipe_for
 from ..errors import FAILED
 from ..terminal.formatting import print_json
+from ..terminal.line_prompt import ask_line
 from ..terminal.sanitize import one_line
 from .agent_reports import AgentReport, probe_agent, probe_agents, proof_text
 
@@ -107,7 +108,7 @@ def _confirm(names: Sequence[str], prompt: str) -> None:
         f"This asks the own model of {', '.join(names)}, and may cost a little: {one_line(prompt, 100)!r}. [y/N] "
     )
     try:
-        answer = input(question) if sys.stdin.isatty() else ""
+        answer = ask_line(question) if sys.stdin.isatty() else ""
     except EOFError:
         answer = ""
     if answer.strip().lower() not in ("y", "yes"):

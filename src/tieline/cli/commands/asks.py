@@ -18,6 +18,7 @@ from ..errors import FAILED, print_error
 from ..terminal import event_text
 from ..terminal.ask_text import full_text, headline, summary_line
 from ..terminal.formatting import on_terminal, print_json, short_path
+from ..terminal.line_prompt import ask_line
 from ..terminal.sanitize import clean, one_line
 
 REMEMBER: tuple[Remember, ...] = ("once", "session", "always")
@@ -247,7 +248,7 @@ def show_ask(record: AskRecord, session: SessionRecord, whence: str) -> None:
 def read_line(prompt: str) -> str:
     """A line from the person; nothing else goes on meanwhile."""
     try:
-        return input(prompt).strip()
+        return ask_line(prompt).strip()
     except EOFError:
         return ""
 

@@ -11,6 +11,7 @@ from ...sessions.git_actions import ChangedFile, ChangeOutcome, WorkingTree
 from .. import hub_connection
 from ..errors import print_error
 from ..terminal.formatting import print_json
+from ..terminal.line_prompt import ask_line
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import print_rows
 
@@ -90,7 +91,7 @@ def _run(given: str, act: Act, *, yes: bool, json: bool) -> int:
 
 def _agreed() -> bool:
     try:
-        return sys.stdin.isatty() and input("Do it? [y/N] ").strip().lower() in ("y", "yes")
+        return sys.stdin.isatty() and ask_line("Do it? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
         return False
 

@@ -16,6 +16,7 @@ from ...protocol.messages import ChannelTest, ChannelView, ReloadView
 from .. import hub_connection
 from ..errors import FAILED, USAGE, print_error
 from ..terminal.formatting import print_json, time_ago
+from ..terminal.line_prompt import ask_line
 from ..terminal.sanitize import one_line
 from ..terminal.tables import Cell, print_rows
 
@@ -93,7 +94,7 @@ def _confirm_trust(looked: ReloadView, *, yes: bool, json: bool) -> bool:
     for words in looked.waiting:
         print(f"  {one_line(words, 1000)}")
     try:
-        return input("Have you read it, and trust it? [y/N] ").strip().lower() in ("y", "yes")
+        return ask_line("Have you read it, and trust it? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
         return False
 

@@ -10,6 +10,7 @@ from ...protocol.views import DeviceView
 from .. import hub_connection
 from ..errors import print_error
 from ..terminal.formatting import print_json, time_ago
+from ..terminal.line_prompt import ask_line
 from ..terminal.sanitize import one_line
 from ..terminal.tables import print_rows
 
@@ -63,7 +64,7 @@ def descendants(id: str, found: Sequence[DeviceView]) -> list[DeviceView]:
 
 def _confirm(question: str) -> bool:
     try:
-        answer = input(question).strip().lower()
+        answer = ask_line(question).strip().lower()
     except EOFError:
         raise UsageError("no answer: nothing was revoked", hint="Say --let-in or --only.") from None
     return answer in ("", "y", "yes")

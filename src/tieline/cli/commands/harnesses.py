@@ -20,6 +20,7 @@ from ...harnesses.base import Detection, Harness, InstallOptions, Transport
 from ...harnesses.installer import FileChange, FileState
 from ..errors import FAILED, print_error
 from ..terminal.formatting import print_json
+from ..terminal.line_prompt import ask_line
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import Cell, print_rows
 from .terminal_sessions import agreement
@@ -232,7 +233,7 @@ def _diff(change: FileChange) -> str:
 def _agreed(installing: bool) -> bool:
     if not sys.stdin.isatty():
         raise UsageError("nobody is there to agree", field="yes", hint="Add --yes, or name the harnesses.")
-    reply = input(f"{'Install' if installing else 'Remove'} this? [y/N] ")
+    reply = ask_line(f"{'Install' if installing else 'Remove'} this? [y/N] ")
     return reply.strip().lower() in ("y", "yes")
 
 

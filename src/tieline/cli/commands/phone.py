@@ -15,6 +15,7 @@ from ...errors import UsageError
 from ...protocol.phone import PhoneSetup, PhoneStatus, PhoneWay
 from ...protocol.request_bodies import Pairing
 from ..terminal.formatting import on_terminal, print_json
+from ..terminal.line_prompt import ask_line
 from ..terminal.qr_code import show_code
 from ..terminal.sanitize import one_line
 
@@ -132,7 +133,7 @@ def _confirm(way: PhoneWay, ways: Sequence[PhoneWay], *, json: bool) -> None:
     if others:
         print(f"  also here:  {others} (--way NAME; `tieline phone --list` tells about them)")
     try:
-        answer = input("Set it up? [Y/n] ").strip().lower()
+        answer = ask_line("Set it up? [Y/n] ").strip().lower()
     except EOFError:
         answer = "n"
     if answer not in ("", "y", "yes"):
@@ -178,7 +179,7 @@ def _show_trust(status: PhoneStatus) -> None:
     print(f"  {status.fingerprint[:half]}\n  {status.fingerprint[half:]}")
     if sys.stdin.isatty() and on_terminal():
         try:
-            input("Press Enter when the phone trusts it. ")
+            ask_line("Press Enter when the phone trusts it. ")
         except EOFError:
             print()
 

@@ -15,6 +15,7 @@ from ...errors import UsageError
 from ...policy import PRESETS
 from ...protocol.teams import TeamMember
 from ...teams.team_file import MAX_MEMBERS, check_member, parse_team
+from ..terminal.line_prompt import ask_line
 from ..terminal.sanitize import clean
 from .agent_reports import probe_agents
 
@@ -161,7 +162,7 @@ def _chosen(what: str, choices: Sequence[str], usual: str) -> str:
 def _line(what: str, usual: str = "", problem: Callable[[str], str] = lambda given: "") -> str:
     while True:
         try:
-            given = clean(input(f"  {what} [{usual}]: " if usual else f"  {what}: ")).strip() or usual
+            given = clean(ask_line(f"  {what} [{usual}]: " if usual else f"  {what}: ")).strip() or usual
         except EOFError:
             raise UsageError("nothing was written", field="FILE", hint="--yes writes a file without asking.") from None
         if not (wrong := problem(given)):

@@ -11,6 +11,7 @@ from ...sessions.records import SessionRecord
 from ...sessions.session_worktrees import WorktreeOutcome, WorktreeStatus
 from .. import hub_connection
 from ..terminal.formatting import print_json
+from ..terminal.line_prompt import ask_line
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import Cell, print_rows
 from .sessions import print_diff
@@ -101,7 +102,7 @@ def _confirm(status: WorktreeStatus) -> None:
     what = f"{status.worktree.branch} ({status.ahead} commits, {status.uncommitted} files not committed)"
     question = f"Discard {what}? A reference of the repository keeps it. [y/N] "
     try:
-        answer = input(clean(question)) if sys.stdin.isatty() else ""
+        answer = ask_line(clean(question)) if sys.stdin.isatty() else ""
     except EOFError:
         answer = ""
     if answer.strip().lower() not in ("y", "yes"):
