@@ -126,5 +126,12 @@ def test_the_ends_of_two_turns_are_two_events(harness: str, input: dict[str, Any
     assert shape_of(harness).tool_use(input) != shape_of(harness).tool_use(input)
 
 
+@pytest.mark.parametrize("harness", ["claude-code", "qwen", "droid", "codex"])
+def test_one_event_that_two_files_have_hooks_for_is_one(harness: str) -> None:
+    """Where a harness runs each of them, the same input twice is the same event."""
+    assert shape_of(harness).tool_use(named(CLAUDE, "Stop")) == ""
+    assert shape_of(harness).tool_use(named(CLAUDE, "PostToolUse", tool_use_id="t")) == "t"
+
+
 def test_every_shape_is_in_the_table() -> None:
     assert {row[0] for row in TABLE} == set(SHAPES)

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -227,6 +227,22 @@ def hook_command(harness: str, options: InstallOptions, event: str = "") -> str:
 
     socket = str(paths.socket_file(options.env))
     return shlex.join([options.python, "-I", "-S", str(hook_program()), harness, socket, *([event] if event else [])])
+
+
+def command_hooks(
+    harness: str,
+    options: InstallOptions,
+    events: Iterable[str],
+    timeout: float,
+    *,
+    groups: Mapping[str, Mapping[str, str]] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """Hooks in the form that Claude Code brought up: for each event one group with our command. `timeout` is in the
+    harness's own unit; `groups`: what the group of an event says besides; `more`: what the handler does."""
+    handler = {**more, "type": "command", "command": hook_command(harness, options), "timeout": timeout}
+    said = groups or {}
+    return {"hooks": {event: [{**said.get(event, {}), "hooks": [handler]}] for event in events}}
 
 
 def is_our_handler(value: Any) -> bool:

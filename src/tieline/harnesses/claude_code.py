@@ -11,6 +11,7 @@ from .base import (
     Harness,
     InstallOptions,
     ManagedFile,
+    command_hooks,
     hook_command,
     http_headers,
     is_ours,
@@ -88,12 +89,11 @@ def _server(options: InstallOptions) -> dict[str, Any]:
 
 
 def _settings(options: InstallOptions) -> dict[str, Any]:
-    command = {"type": "command", "command": hook_command(ClaudeCode.name, options), "timeout": HOOK_TIMEOUT_S}
-    hooks = {event: [{"hooks": [command]}] for event in HOOKS}
+    settings = command_hooks(ClaudeCode.name, options, HOOKS, HOOK_TIMEOUT_S)
     if options.attach:  # a command, since it finds the hub whatever its port is, and needs no key in this file
         waiting = hook_command(ClaudeCode.name, options, PERMISSION_EVENT)
         handler = {"type": "command", "command": waiting, "timeout": PERMISSION_TIMEOUT_S}
-        hooks[PERMISSION_EVENT] = [{"hooks": [handler]}]
+        settings["hooks"][PERMISSION_EVENT] = [{"hooks": [handler]}]
     # A server of a project's .mcp.json waits for an approval. This is one where git ignores the file: see `notes`.
     approval = {"enabledMcpjsonServers": [SERVER]} if options.project else {}
-    return {"hooks": hooks, **approval}
+    return {**settings, **approval}

@@ -8,12 +8,5 @@ from .hook_shapes import HookShape
 
 
 class ClaudeCodeHooks(HookShape):
-    kinds: ClassVar[Mapping[str, HookKind]] = {
-        "SessionStart": "session_start",
-        "UserPromptSubmit": "prompt",
-        "PostToolUse": "tool_done",
-        "PostToolUseFailure": "tool_done",
-        "Stop": "turn_end",
-        "SessionEnd": "session_end",
-    }
-    with_context = frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "Stop"})
+    kinds: ClassVar[Mapping[str, HookKind]] = {**HookShape.kinds, "PostToolUseFailure": "tool_done"}
+    with_context = HookShape.with_context | {"PostToolUseFailure"}

@@ -10,7 +10,7 @@ from .base import (
     Harness,
     InstallOptions,
     ManagedFile,
-    hook_command,
+    command_hooks,
     is_our_server,
     is_ours,
     mcp_url,
@@ -64,7 +64,8 @@ class Codex(Harness):
             skill_in(shared_skills(options), self.name, "$tieline"),
         ]
         if options.hooks:
-            files.append(ManagedFile(folder / "hooks.json", JsonEntries(_hooks(options), is_ours), "hooks"))
+            hooks = command_hooks(self.name, options, HOOKS, HOOK_TIMEOUT_S)
+            files.append(ManagedFile(folder / "hooks.json", JsonEntries(hooks, is_ours), "hooks"))
         return files
 
     def notes(self, options: InstallOptions) -> list[str]:
@@ -86,8 +87,3 @@ def _server(options: InstallOptions) -> dict[str, Any]:
     else:
         entry = stdio_entry(Codex.name, options)
     return {**entry, "tool_timeout_sec": TOOL_TIMEOUT_S}
-
-
-def _hooks(options: InstallOptions) -> dict[str, Any]:
-    handler = {"type": "command", "command": hook_command(Codex.name, options), "timeout": HOOK_TIMEOUT_S}
-    return {"hooks": {event: [{"hooks": [handler]}] for event in HOOKS}}

@@ -9,7 +9,7 @@ from .base import (
     Harness,
     InstallOptions,
     ManagedFile,
-    hook_command,
+    command_hooks,
     http_headers,
     is_ours,
     mcp_url,
@@ -43,11 +43,12 @@ class Droid(Harness):
         memory = (options.root if options.project else folder) / "AGENTS.md"
         # Hooks name programs of this machine: in a project they go into the settings that are not shared.
         settings = folder / ("settings.local.json" if options.project else "settings.json")
+        hooks = command_hooks(self.name, options, HOOKS, HOOK_TIMEOUT_S)
         return [
             ManagedFile(
                 folder / "mcp.json", JsonEntries({"mcpServers": {SERVER: _server(options)}}, is_ours), "MCP server"
             ),
-            ManagedFile(settings, JsonEntries(_hooks(options), is_ours), "hooks"),
+            ManagedFile(settings, JsonEntries(hooks, is_ours), "hooks"),
             instructions_in(memory, self.name),
             skill_in(folder / "skills", self.name),
         ]
@@ -64,8 +65,3 @@ def _server(options: InstallOptions) -> dict[str, Any]:
         headers = http_headers(Droid.name, f"${{{KEY_VARIABLE}}}")
         return {"type": "http", "url": mcp_url(options), "headers": headers, "disabled": False}
     return {"type": "stdio", **stdio_entry(Droid.name, options), "disabled": False}
-
-
-def _hooks(options: InstallOptions) -> dict[str, Any]:
-    handler = {"type": "command", "command": hook_command(Droid.name, options), "timeout": HOOK_TIMEOUT_S}
-    return {"hooks": {event: [{"hooks": [handler]}] for event in HOOKS}}

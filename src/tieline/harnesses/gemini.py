@@ -13,7 +13,7 @@ from .base import (
     Harness,
     InstallOptions,
     ManagedFile,
-    hook_command,
+    command_hooks,
     http_headers,
     is_ours,
     mcp_url,
@@ -58,7 +58,9 @@ class Gemini(Harness):
     def files(self, options: InstallOptions) -> list[ManagedFile]:
         folder = (options.root if options.project else options.home) / ".gemini"
         memory = options.root / "GEMINI.md" if options.project else folder / "GEMINI.md"
-        entries = {"mcpServers": {SERVER: _server(options)}, **_hooks(options)}
+        events = (*HOOKS, *(ATTACH_HOOKS if options.attach else ()))
+        hooks = command_hooks(self.name, options, events, HOOK_TIMEOUT_MS, name=SERVER)
+        entries = {"mcpServers": {SERVER: _server(options)}, **hooks}
         return [
             ManagedFile(folder / "settings.json", JsonEntries(entries, is_ours), "MCP server, hooks"),
             instructions_in(memory, self.name),
@@ -103,9 +105,3 @@ def _server(options: InstallOptions) -> dict[str, Any]:
     else:
         entry = stdio_entry(Gemini.name, options)
     return {**entry, "timeout": SERVER_TIMEOUT_MS}
-
-
-def _hooks(options: InstallOptions) -> dict[str, Any]:
-    command, events = hook_command(Gemini.name, options), (*HOOKS, *(ATTACH_HOOKS if options.attach else ()))
-    handler = {"name": SERVER, "type": "command", "command": command, "timeout": HOOK_TIMEOUT_MS}
-    return {"hooks": {event: [{"hooks": [handler]}] for event in events}}

@@ -1,7 +1,7 @@
 """How the hooks of each harness read and write: its input as a HookEvent, a HookReply as its output.
 
-`HookShape` is the form that Claude Code brought up and that others follow. A harness has a module `<name>_hooks` with a
-subclass that says what is different; it is imported when one of its hooks fires.
+`HookShape` is the form that Claude Code brought up and that others follow. A harness whose hooks differ has a module
+`<name>_hooks` with a subclass that says how; it is imported when one of its hooks fires.
 """
 
 import json
@@ -10,20 +10,21 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 from ..errors import UsageError
+from ..ids import new_id
 from ..mesh.hook_events import HookEvent, HookKind, HookReply
 
 SHAPES: dict[str, str] = {
     "claude-code": "claude_code_hooks:ClaudeCodeHooks",
-    "codex": "codex_hooks:CodexHooks",
+    "codex": "hook_shapes:HookShape",
     "gemini": "gemini_hooks:GeminiHooks",
-    "qwen": "qwen_hooks:QwenHooks",
+    "qwen": "hook_shapes:HookShape",
     "cursor": "cursor_hooks:CursorHooks",
     "copilot": "copilot_hooks:CopilotHooks",
     "kiro": "kiro_hooks:KiroHooks",
     "amazon-q": "amazon_q_hooks:AmazonQHooks",
     "vibe": "vibe_hooks:VibeHooks",
     "kimi": "kimi_hooks:KimiHooks",
-    "droid": "droid_hooks:DroidHooks",
+    "droid": "hook_shapes:HookShape",
 }
 """Harness → module and class of its shape."""
 
@@ -43,12 +44,20 @@ def shape_of(harness: str) -> "HookShape":
 
 
 class HookShape:
-    """Hooks of Claude Code's form. A subclass names its events, and overrides what is different."""
+    """Hooks of Claude Code's form, as Codex, Qwen Code and Droid have them. A subclass says what is different."""
 
-    kinds: ClassVar[Mapping[str, HookKind]]
+    kinds: ClassVar[Mapping[str, HookKind]] = {
+        "SessionStart": "session_start",
+        "UserPromptSubmit": "prompt",
+        "PostToolUse": "tool_done",
+        "Stop": "turn_end",
+        "SessionEnd": "session_end",
+    }
     """Its events by name. Others are a sign of life."""
-    with_context: ClassVar[frozenset[str]]
+    with_context: ClassVar[frozenset[str]] = frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse", "Stop"})
     """Events to which the harness takes an answer for the model."""
+    fires_once: ClassVar[bool] = False
+    """Whether it runs one hook once, in however many files it is: then events that look the same are none twice."""
     refusal: ClassVar[str] = "block"
     """The decision by which the end of a turn is refused, so that it goes on."""
     session_processes: ClassVar[tuple[str, ...]] = ()
@@ -64,8 +73,8 @@ class HookShape:
         return text(input, "cwd")
 
     def tool_use(self, input: Mapping[str, Any]) -> str:
-        """An id that two events never share; empty where the harness gives none."""
-        return text(input, "tool_use_id")
+        """An id that two events never share; empty where there is none."""
+        return text(input, "tool_use_id", "tool_call_id") or (new_id() if self.fires_once else "")
 
     def read(self, input: Mapping[str, Any]) -> HookEvent:
         name = self.event_name(input)

@@ -3,29 +3,21 @@ that went on after its end ends a second time without a hook."""
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from ..ids import new_id
 from ..mesh.hook_events import HookKind, HookReply
-from .hook_shapes import HookShape, text
+from .hook_shapes import HookShape
 
 
 class KimiHooks(HookShape):
     kinds: ClassVar[Mapping[str, HookKind]] = {
-        "SessionStart": "session_start",
-        "UserPromptSubmit": "prompt",
-        "PostToolUse": "tool_done",
+        **HookShape.kinds,
         "PostToolUseFailure": "tool_done",
-        "Stop": "turn_end",
         "StopFailure": "turn_end",
         "Interrupt": "turn_end",
-        "SessionEnd": "session_end",
     }
     with_context = frozenset({"UserPromptSubmit", "Stop"})
-
-    def tool_use(self, input: Mapping[str, Any]) -> str:
-        # Ends of turns all look the same. It runs one hook once, in whatever files it is: none of them is a repetition.
-        return text(input, "tool_call_id") or new_id()
+    fires_once = True
 
     def write(self, event: str, reply: HookReply) -> str:
         if reply.continue_with:

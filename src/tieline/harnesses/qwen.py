@@ -10,7 +10,7 @@ from .base import (
     Harness,
     InstallOptions,
     ManagedFile,
-    hook_command,
+    command_hooks,
     http_headers,
     is_ours,
     mcp_url,
@@ -53,7 +53,8 @@ class Qwen(Harness):
     def files(self, options: InstallOptions) -> list[ManagedFile]:
         folder = (options.root if options.project else options.home) / ".qwen"
         memory = options.root / "QWEN.md" if options.project else folder / "QWEN.md"
-        entries = {"mcpServers": {SERVER: _server(options)}, **_hooks(options)}
+        hooks = command_hooks(self.name, options, HOOKS, HOOK_TIMEOUT_MS, groups=HOOKS)
+        entries = {"mcpServers": {SERVER: _server(options)}, **hooks}
         return [
             ManagedFile(folder / "settings.json", JsonEntries(entries, is_ours), "MCP server, hooks"),
             instructions_in(memory, self.name),
@@ -65,8 +66,3 @@ def _server(options: InstallOptions) -> dict[str, Any]:
     if options.transport == "http":
         return {"httpUrl": mcp_url(options), "headers": http_headers(Qwen.name, f"${{{KEY_VARIABLE}}}")}
     return stdio_entry(Qwen.name, options)
-
-
-def _hooks(options: InstallOptions) -> dict[str, Any]:
-    handler = {"type": "command", "command": hook_command(Qwen.name, options), "timeout": HOOK_TIMEOUT_MS}
-    return {"hooks": {event: [{**group, "hooks": [handler]}] for event, group in HOOKS.items()}}

@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ..ids import new_id
 from ..mesh.hook_events import HookKind, HookReply
 from .hook_shapes import HookShape, text
 
@@ -18,13 +17,10 @@ class VibeHooks(HookShape):
     }
     with_context = frozenset({"post_tool", "post_agent"})
     refusal = "deny"
+    fires_once = True
 
     def session(self, input: Mapping[str, Any]) -> str:
         return text(input, "parent_session_id", "session_id")
-
-    def tool_use(self, input: Mapping[str, Any]) -> str:
-        # Ends of turns all look the same. It runs one hook once, in whatever files it is: none of them is a repetition.
-        return text(input, "tool_call_id") or new_id()
 
     def kind(self, name: str, input: Mapping[str, Any]) -> HookKind:
         # What a subagent does says only that its session is alive: messages are for the agent that started it.
