@@ -47,9 +47,10 @@ BOUNDS = """
   the rest SQLite and the waking of a thread that has just slept). 2.77 to 2.95 was measured.
 - **a command hook, and a message by a process of its own:** most of either is the start of Python, and hcom is a native
   program. On a quiet machine Python alone takes 12 ms from its start to the end of `import os`, which is 1.9 times what
-  hcom's whole exchange takes; `tieline message send` imports 3.5 ms more than that, and 5 ms pass in the hub and until
-  the receiver's MCP client has read it. 3.30, 3.31 and 3.31 were measured, with both programs installed as a user has
-  them (3.74 beside what developers have): the row does not hold.
+  hcom's whole exchange takes; `tieline message send` imports 3 ms more than that, and 4 to 5 ms pass in the hub and
+  until the receiver's MCP client has read it. 3.30 was measured when it connected after its imports and the hub saved
+  what is read at once among the unread, 3.08 since, with both programs installed as a user has them: the row does not
+  hold. The hub has needed half the time since to look at who has connected, which was not measured again.
 - **a message to an idle terminal:** it costs Tieline a few milliseconds; the rest is the harness. A harness's own time
   from Enter to the model is 0.1 to 0.4 s and differs by half from turn to turn, so single runs of these rows lie apart:
   0.6 to 1.3 was measured for Claude Code, 0.8 to 1.0 for Codex, 0.5 to 1.6 for OpenCode (the last beside a test suite).

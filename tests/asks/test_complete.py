@@ -50,6 +50,7 @@ def test_every_verb_that_shows_asks_has_its_column() -> None:
     known = {
         "asks", "sessions", "tail", "answering_tail", "permission_prompt", "terminal_io", "turn_runner", "session_view",
         "ask_views",
+        "completion",  # names them beside their ids; the verb whose word it completes shows the one that is chosen
     }  # fmt: skip
     users = {module.stem for module in CLI.rglob("*.py") if TOUCHES.search(module.read_text())}
     assert users == known, "a module shows asks: give its verb a column in tests/asks/surfaces.py"
