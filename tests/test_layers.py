@@ -64,6 +64,8 @@ LAYERS: list[set[str]] = [
     {"mesh"},
     {
         "api",
+        "harnesses.acp_hooked_terminal",
+        "harnesses.acp_transcript",
         "harnesses.attach_consent",
         "harnesses.base",
         "harnesses.editors",
@@ -73,6 +75,7 @@ LAYERS: list[set[str]] = [
         "harnesses.installer",
         "harnesses.instructions",
         "harnesses.plugin_file",
+        "harnesses.read_along_reach",
         "harnesses.registry",
         "harnesses.session_file_reach",
         "harnesses.transcript_file",
@@ -97,7 +100,7 @@ LIGHT = {"msgspec", "typing_extensions"}
 """The only third-party packages that `import tieline` and its public names may load; msgspec imports the other."""
 
 
-DRIVERS = {"gemini": "acp"}
+DRIVERS = {"gemini": "acp", "qwen": "acp"}
 """A harness whose driver goes by another name."""
 
 

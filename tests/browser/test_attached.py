@@ -20,6 +20,7 @@ from tests.hub.test_hooks import toml
 
 from tieline.harnesses import registry
 from tieline.harnesses.gemini_terminal import GeminiTerminal
+from tieline.harnesses.qwen_terminal import QwenTerminal
 from tieline.script import Call, Run, Say
 from tieline.testing.cli_process import Terminal
 from tieline.testing.harness_terminals import HOMES, HarnessHome
@@ -131,8 +132,8 @@ WAYS: Mapping[str, Way] = {
 """The columns of the matrix."""
 
 
-TERMINAL_ONLY = {"gemini": GeminiTerminal}
-"""Harnesses that take an answer at the terminal alone: `tests/harnesses` has what is shown of them."""
+TERMINAL_ONLY = {"gemini": GeminiTerminal, "qwen": QwenTerminal}
+"""Harnesses that take an answer at the terminal alone: the tests of each in its terminal have what is shown of them."""
 
 
 def test_every_harness_is_answered_in_every_way() -> None:

@@ -15,7 +15,7 @@ from tieline.environment import config_path
 from tieline.events import Event
 from tieline.script import Say
 from tieline.sessions.records import AskRecord, SessionRecord
-from tieline.testing.harness_terminals import HOMES, HarnessHome
+from tieline.testing.harness_terminals import HOMES, HarnessHome, HarnessHomeFactory
 from tieline.testing.tmux_terminal import TmuxTerminal
 from tieline.testing.wait_for import eventually
 
@@ -88,9 +88,11 @@ async def run(env: Mapping[str, str], cwd: Path, *arguments: str) -> tuple[int, 
     return process.returncode or 0, output.decode()
 
 
-async def person(stack: AsyncExitStack, harness: str, root: Path) -> Person:
+async def person(
+    stack: AsyncExitStack, harness: str, root: Path, *, home_of: HarnessHomeFactory | None = None
+) -> Person:
     """Who lets Tieline read along. The harness is on PATH by its own name."""
-    home = await stack.enter_async_context(HOMES[harness](root, BINARIES))
+    home = await stack.enter_async_context((home_of or HOMES[harness])(root, BINARIES))
     programs = root / "programs"
     programs.mkdir()
     (programs / Path(home.argv[0]).name).symlink_to(home.argv[0])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.harnesses.person import person
+from tests.harnesses.person import Person, person
 
 from tieline.events import Done, TurnStarted
 from tieline.protocol.request_bodies import Decision
@@ -21,45 +21,48 @@ TURNS = [f"This is turn {word}." for word in ("one", "two", "three", "four", "fi
 @pytest.mark.parametrize("harness", ["claude-code", "codex", "opencode"])
 async def test_six_turns_at_the_terminal_on_the_phone_and_at_the_terminal_again(harness: str, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        at = await person(stack, harness, tmp_path)
-        play, project = at.home.rig.play, at.home.project
-        terminal = await stack.enter_async_context(at.home.terminal())
-        for number in (1, 2, 3):
-            await at.turn(terminal, TURNS[number - 1], f"Answer {number}.", number)
-        session = await at.session("attached", "idle", 3)
+        await six_turns(stack, await person(stack, harness, tmp_path))
 
-        status, output = await at.tieline("adopt", session.id)
-        assert status != 0
-        assert "this session is open in a terminal" in output
-        status, output = await at.tieline("open", session.id, "--terminal", "--print")
-        assert status != 0
-        assert "open in a terminal already" in output
-        await terminal.hang_up()
-        await at.session("attached", "closed", 3)
-        status, output = await at.tieline("adopt", session.id, "--json")
-        assert status == 0, output
-        assert json.loads(output)["kind"] == "driven"
 
-        play([Run("touch four")], [Say("Answer 4.")])
-        await at.client.prompt(session.id, TURNS[3])
-        await at.session("driven", "waiting", 3)
-        status, output = await at.tieline("open", session.id, "--terminal", "--print")
-        assert status != 0
-        assert "a turn is running" in output
-        ask = await at.ask()
-        await at.client.answer(ask.id, Decision(decision="allow", digest=ask.digest))
-        await at.session("driven", "idle", 4)
-        assert (project / "four").exists()
-        status, command = await at.tieline("open", session.id, "--terminal", "--print")
-        assert status == 0, command
-        await at.session("driven", "closed", 4)  # Tieline's agent has let go
-        terminal = await stack.enter_async_context(at.home.terminal_of("sh", "-c", command))
-        await at.session("attached", "idle", 4)
-        for number in (5, 6):
-            await at.turn(terminal, TURNS[number - 1], f"Answer {number}.", number)
+async def six_turns(stack: AsyncExitStack, at: Person) -> None:
+    play, project = at.home.rig.play, at.home.project
+    terminal = await stack.enter_async_context(at.home.terminal())
+    for number in (1, 2, 3):
+        await at.turn(terminal, TURNS[number - 1], f"Answer {number}.", number)
+    session = await at.session("attached", "idle", 3)
 
-        told = await at.log(session.id)
-        assert [event.prompt for event in told if isinstance(event, TurnStarted)] == TURNS
-        assert [event.status for event in told if isinstance(event, Done)] == ["success"] * 6
-        given = msgspec.json.encode(at.home.rig.model.requests[-1]).decode()
-        assert [given.count(prompt) for prompt in TURNS] == [1] * 6
+    status, output = await at.tieline("adopt", session.id)
+    assert status != 0
+    assert "this session is open in a terminal" in output
+    status, output = await at.tieline("open", session.id, "--terminal", "--print")
+    assert status != 0
+    assert "open in a terminal already" in output
+    await terminal.hang_up()
+    await at.session("attached", "closed", 3)
+    status, output = await at.tieline("adopt", session.id, "--json")
+    assert status == 0, output
+    assert json.loads(output)["kind"] == "driven"
+
+    play([Run("touch four")], [Say("Answer 4.")])
+    await at.client.prompt(session.id, TURNS[3])
+    await at.session("driven", "waiting", 3)
+    status, output = await at.tieline("open", session.id, "--terminal", "--print")
+    assert status != 0
+    assert "a turn is running" in output
+    ask = await at.ask()
+    await at.client.answer(ask.id, Decision(decision="allow", digest=ask.digest))
+    await at.session("driven", "idle", 4)
+    assert (project / "four").exists()
+    status, command = await at.tieline("open", session.id, "--terminal", "--print")
+    assert status == 0, command
+    await at.session("driven", "closed", 4)  # Tieline's agent has let go
+    terminal = await stack.enter_async_context(at.home.terminal_of("sh", "-c", command))
+    await at.session("attached", "idle", 4)
+    for number in (5, 6):
+        await at.turn(terminal, TURNS[number - 1], f"Answer {number}.", number)
+
+    told = await at.log(session.id)
+    assert [event.prompt for event in told if isinstance(event, TurnStarted)] == TURNS
+    assert [event.status for event in told if isinstance(event, Done)] == ["success"] * 6
+    given = msgspec.json.encode(at.home.rig.model.requests[-1]).decode()
+    assert [given.count(prompt) for prompt in TURNS] == [1] * 6

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tieline.drivers.acp.tools import AcpToolCall
-from tieline.harnesses.gemini_terminal import HookNote
+from tieline.harnesses.acp_hooked_terminal import HookNote
 from tieline.harnesses.gemini_terminal import _is_about as is_about  # pyright: ignore[reportPrivateUsage]
 
 HOME = "/home/me/shop"

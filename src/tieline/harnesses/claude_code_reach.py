@@ -10,7 +10,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,17 +23,15 @@ from ..mesh.push import HarnessSession, Rung, SessionObserver, Unreachable
 from ..protocol.mesh import Activity
 from ..sessions.attacher import Attacher
 from .claude_code_terminal import ClaudeCodeTerminal
-from .claude_code_transcript import began_at, messages_in, transcript_path
-from .session_file_reach import SessionFile, SessionFileReach
+from .claude_code_transcript import messages_in
+from .read_along_reach import ReadAlongReach, Since, is_plain
+from .session_file_reach import SessionFile
+from .transcript_file import transcript_path
 
 REFUSAL_S = 0.5
 """What Claude Code refuses makes it close the connection at once, within this time."""
-MAX_READING = 2
-"""Transcripts of which a part is in memory at once."""
-
 ATTACH_S, ATTACH_LOOK_S = 5.0, 0.2
 """A session that asks something is attached within this time, if it may be."""
-SWITCHED_OFF = "Tieline may not read along any more"
 
 ACTIVITIES: Mapping[str, Activity] = {"": "idle", "idle": "idle", "busy": "working", "waiting": "working"}
 """By the status in a session's file: it has none before the first turn, and waits while it asks for a permission."""
@@ -60,7 +58,7 @@ class ClaudeCodeSession(SessionFile, frozen=True, rename="camel"):
         return self.messaging_socket_path
 
 
-class ClaudeCodeReach(SessionFileReach[ClaudeCodeSession]):
+class ClaudeCodeReach(ReadAlongReach[ClaudeCodeSession, ClaudeCodeTerminal]):
     harness = "claude-code"
     display_name = "Claude Code"
     file_type = ClaudeCodeSession
@@ -69,30 +67,19 @@ class ClaudeCodeReach(SessionFileReach[ClaudeCodeSession]):
 
     def __init__(self, env: Mapping[str, str]) -> None:
         super().__init__(Path(env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME", "/")) / ".claude"))
-        self._projects = self._home / "projects"
-        self._terminals: dict[str, ClaudeCodeTerminal] = {}  # of sessions that we read along
-        self._began: dict[tuple[str, int], float] = {}  # session and process → when its conversation began
         self._transcripts: asyncio.Task[None] | None = None
-        self._reading = asyncio.Semaphore(MAX_READING)
-        self._looked = False
-
-    def open(self, observer: SessionObserver) -> AbstractAsyncContextManager[None]:
-        return self._read_along(observer)
 
     @asynccontextmanager
     async def _read_along(self, observer: SessionObserver) -> AsyncGenerator[None, None]:
         try:
-            async with self._observed(observer):
+            async with super()._read_along(observer):
                 yield
         finally:
             if self._transcripts is not None:
                 await cancel_and_wait(self._transcripts)
-            for terminal in self._terminals.values():
-                await terminal.stop()
-            self._terminals.clear()
 
     async def taken(self, session: HarnessSession, ids: set[str]) -> set[str]:
-        if not _is_plain(session.session):
+        if not is_plain(session.session):
             return set()
         path = await asyncio.to_thread(transcript_path, self._projects, session.cwd, session.session)
         return await asyncio.to_thread(messages_in, path, ids)
@@ -115,9 +102,6 @@ class ClaudeCodeReach(SessionFileReach[ClaudeCodeSession]):
             while await reader.read(4096):
                 pass
 
-    async def _after_look(self) -> None:
-        await self._attach_all()
-
     # --- sessions that we read along ---
 
     async def answer_prompt(self, session: str, input: Mapping[str, Any]) -> str:
@@ -133,67 +117,33 @@ class ClaudeCodeReach(SessionFileReach[ClaudeCodeSession]):
         terminal = self._terminals.get(session)
         return "" if terminal is None else await terminal.answer_prompt(input)
 
-    async def _attach_all(self) -> None:
-        attacher = self.attacher
-        if attacher is None:
-            return
+    async def _after_look(self) -> None:
         before = {terminal.transcript.parent for terminal in self._terminals.values()}
-        for id in self._terminals.keys() - self._files.keys():
-            await self._terminals.pop(id).ended()
-        for id, file in self._files.items():
-            terminal = self._terminals.get(id)
-            if terminal is not None and terminal.process != file.pid:  # resumed in another terminal
-                await self._terminals.pop(id).stop()
-                terminal = None
-            if terminal is None:
-                if await self._may_read(attacher, file):
-                    await self._attach(attacher, file)
-            elif not attacher.allowed(self.harness, file.cwd, self._began[id, file.pid]):
-                await self._terminals.pop(id).let_go(SWITCHED_OFF)
-            else:
-                path = terminal.transcript
-                if file.status not in ("", "idle") and not path.exists():
-                    path = await asyncio.to_thread(transcript_path, self._projects, file.cwd, id)
-                terminal.look(file.status, path)
-        running = {(file.session_id, file.pid) for file in self._files.values()}
-        self._began = {known: began for known, began in self._began.items() if known in running}
-        if not self._looked:
-            self._looked = True
-            await attacher.only(self.harness, self._terminals.keys())
+        await super()._after_look()
         if before != {terminal.transcript.parent for terminal in self._terminals.values()}:
             await self._watch_transcripts()
 
-    async def _may_read(self, attacher: Attacher, file: ClaudeCodeSession) -> bool:
-        """A conversation may have begun before its process (it is resumed) or after it (it was cleared): its first line
-        counts, where it has one, and that is looked at only if it matters."""
-        key = (file.session_id, file.pid)
-        if file.once or not _is_plain(file.session_id):
-            return False
-        if not attacher.allowed(self.harness, file.cwd, time.time()):
-            return False
-        if key not in self._began:
-            path = await asyncio.to_thread(transcript_path, self._projects, file.cwd, file.session_id)
-            if began := await asyncio.to_thread(began_at, path):
-                self._began[key] = began
-            elif attacher.allowed(self.harness, file.cwd, file.started_at / 1000):
-                self._began[key] = file.started_at / 1000
-        return key in self._began and attacher.allowed(self.harness, file.cwd, self._began[key])
+    def _readable(self, file: ClaudeCodeSession) -> bool:
+        return not file.once
 
-    async def _attach(self, attacher: Attacher, file: ClaudeCodeSession) -> None:
+    async def _attach(
+        self, attacher: Attacher, file: ClaudeCodeSession, path: Path, since: Since
+    ) -> ClaudeCodeTerminal:
         id = file.session_id
-        path = await asyncio.to_thread(transcript_path, self._projects, file.cwd, id)
         push, status = partial(self._push_text, id), partial(self._status_now, file)
-        since = partial(self._read_since, attacher, file, self._began[id, file.pid])
         terminal = ClaudeCodeTerminal(
             file.pid, id, file.cwd, since=since, push=push, status=status, reading=self._reading
         )
         working = file.status not in ("", "idle")
         attached = await attacher.attach(self.harness, id, cwd=file.cwd, terminal=terminal, working=working)
         terminal.follow(attached, path, file.status)
-        self._terminals[id] = terminal
+        return terminal
 
-    def _read_since(self, attacher: Attacher, file: ClaudeCodeSession, began: float) -> float | None:
-        return attacher.on_since(file.cwd) if attacher.allowed(self.harness, file.cwd, began) else None
+    async def _look_at(self, terminal: ClaudeCodeTerminal, file: ClaudeCodeSession) -> None:
+        path = terminal.transcript
+        if file.status not in ("", "idle") and not path.exists():
+            path = await self._transcript(file)
+        terminal.look(file.status, path)
 
     def _status_now(self, file: ClaudeCodeSession) -> str:
         try:
@@ -213,8 +163,3 @@ class ClaudeCodeReach(SessionFileReach[ClaudeCodeSession]):
             for id, terminal in self._terminals.items():
                 if file := self._files.get(id):
                     terminal.look(file.status)
-
-
-def _is_plain(session: str) -> bool:
-    """Whether it can be part of a file's name."""
-    return session.replace("-", "").isalnum()

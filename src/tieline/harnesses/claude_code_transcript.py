@@ -4,10 +4,8 @@
 driver's own normaliser, since the lines hold the messages that the driver gets from Claude Code's output.
 """
 
-import os
 import re
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -24,11 +22,8 @@ from .transcript_file import Message, TranscriptCursor, TranscriptFile, Transcri
 
 MAX_RESULTS = 200
 """Results of calls that are kept: a prompt is settled by them, though its turn may be over by then."""
-MAX_HEAD = 64 * 1024
-"""The first lines, which say when a session began."""
 MAX_TAIL = 4 * 1024 * 1024
 """The last lines, in which a message is looked for that may have gone to the model."""
-MAX_PROJECTS = 10_000
 HARNESS = "claude-code"
 
 
@@ -44,11 +39,6 @@ class _Attached(Struct, frozen=True):
     attachment: _Attachment = _Attachment()
 
 
-class _Time(Struct, frozen=True):
-    timestamp: datetime | None = None
-
-
-_TIME = msgspec.json.Decoder(_Time)
 _KIND = msgspec.json.Decoder(_Kind)
 _ATTACHED = msgspec.json.Decoder(_Attached)
 _MESSAGE = msgspec.json.Decoder(dict[str, Any])
@@ -237,22 +227,6 @@ def stream_message(line: Message) -> Message:
     return message
 
 
-def transcript_path(projects: Path, cwd: str, session: str) -> Path:
-    """Where the transcript is, or will be. The session's id must be a plain name."""
-    name = f"{session}.jsonl"
-    expected = projects / re.sub(r"[^a-zA-Z0-9]", "-", cwd) / name
-    if expected.exists():
-        return expected
-    try:
-        with os.scandir(projects) as entries:
-            for _, entry in zip(range(MAX_PROJECTS), entries, strict=False):
-                if (path := Path(entry.path, name)).exists():
-                    return path
-    except OSError:
-        pass
-    return expected
-
-
 def messages_in(path: Path, ids: Collection[str]) -> set[str]:
     """Of messages of the mesh, by their ids, those that went to the model: Claude Code also writes down what waits."""
     try:
@@ -266,19 +240,6 @@ def messages_in(path: Path, ids: Collection[str]) -> set[str]:
         if here - found and decode_line(raw) is not None:
             found |= here
     return found
-
-
-def began_at(path: Path) -> float:
-    """When the session began, as its first lines say. 0: it has said nothing yet."""
-    try:
-        head = read_regular(path, MAX_HEAD)
-    except OSError:
-        return 0.0
-    for raw in head.splitlines():
-        with suppress(msgspec.MsgspecError):
-            if at := _TIME.decode(raw).timestamp:
-                return at.timestamp()
-    return 0.0
 
 
 def _words(message: Message) -> str | None:

@@ -26,7 +26,8 @@ from ..processes.process_table import process_info
 from ..safe_file_read import read_regular
 from ..safe_file_write import replace_private_file
 from ..sessions.attacher import Attacher
-from .gemini_terminal import HOW, GeminiTerminal, HookNote
+from .acp_hooked_terminal import HookNote
+from .gemini_terminal import HOW, GeminiTerminal
 from .gemini_transcript import head_of
 
 FILE = "gemini-terminals.json"

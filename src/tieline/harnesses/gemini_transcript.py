@@ -13,31 +13,13 @@ from typing import Any, cast
 
 import msgspec
 from msgspec import Struct, field
-from msgspec.structs import replace
 
-from ..drivers.acp.events import AcpNormaliser
-from ..drivers.acp.tools import AcpToolCall
 from ..drivers.acp_presets import PRESETS
-from ..events import (
-    AnyAction,
-    Done,
-    Error,
-    Event,
-    Init,
-    Other,
-    Outcome,
-    Status,
-    Text,
-    TextDelta,
-    Thinking,
-    ThinkingDelta,
-    Tokens,
-    ToolResult,
-    TurnStarted,
-)
+from ..events import Error, Event, Other, Status
 from ..mesh.framing import NOTICE
 from ..safe_file_read import read_regular
-from ..sessions.attached_session import SAID, UNFINISHED
+from ..sessions.attached_session import SAID
+from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in, time_of, tokens_of
 from .transcript_file import Message, TranscriptCursor, TranscriptFile, TranscriptLine
 
 HARNESS = "gemini"
@@ -100,47 +82,22 @@ def head_of(path: Path) -> tuple[str, float]:
     return head.sessionId, head.startTime.timestamp() if head.startTime else 0.0
 
 
-class GeminiEvents:
-    """The events of a record's lines, in order: `feed` line by line, from the cursor on. Each comes with the cursor
-    from which a reader can go on when it is written, or none."""
+class GeminiEvents(AcpTranscriptEvents):
+    harness = HARNESS
+    preset = PRESET
 
     def __init__(self, native_id: str, cwd: str, cursor: TranscriptCursor, *, since: float = 0.0) -> None:
-        """Turns that began before `since` are left out."""
-        self.native_id = native_id
-        self.since = since
-        self.turn: TurnStarted | None = None  # the one that is open
-        self.began_at = 0.0  # of that turn, by Gemini's clock
-        self.open_calls: dict[str, AcpToolCall] = {}
-        self._cwd = cwd
-        self._cursor = self._last = cursor
-        self._left_out = self._retold = False
-        self._reset()
+        self._retold = False
+        super().__init__(native_id, cwd, cursor, since=since)
 
     def _reset(self) -> None:
-        self._made: list[Event] = []
-        self._normaliser = AcpNormaliser(PRESET, self._cwd)
-        self._normaliser.begin(self._made.append)
+        super()._reset()
         self._told: set[str] = set()  # messages whose text was told
-        self._tokens: dict[str, Message] = {}
         self._ids: dict[str, str] = {}  # Gemini's id of a call → ours
         self._recorded: dict[str, int] = {}  # digest of a call → how often the record has it in this turn
         self._announced: dict[str, int] = {}  # … and how often hooks told of it
-        self._answer = self._problem = ""
-        self._answered = False  # the last thing that came is an answer
-        self._over: set[str] = set()  # calls
-        self.open_calls = {}
 
-    @property
-    def cursor(self) -> str:
-        """After the last line, whose turn is over."""
-        return str(self._last)
-
-    @property
-    def may_be_over(self) -> bool:
-        """An answer came last. Calls of tools are recorded when they are over: one may run of which no hook told."""
-        return self._answered and not self.open_calls
-
-    def feed(self, line: TranscriptLine) -> list[tuple[Event, str]]:
+    def feed(self, line: TranscriptLine) -> TellAfter:
         message = line.message
         if message is HISTORY:
             self._retold = False
@@ -152,7 +109,7 @@ class GeminiEvents:
         if self._retold and not live:
             return []
         self._retold = False
-        if self._left_out or _time(message) < self.since:
+        if self._left_out or time_of(message) < self.since:
             return []
         if line.id:
             self._last = TranscriptCursor(line.start, line.id)
@@ -162,7 +119,7 @@ class GeminiEvents:
                 if self.turn is None:
                     if not _said(message):  # more of a message whose turn is over
                         return []
-                    events += self._begin("", message)
+                    events += self._begin("", message, line.id)
                 return self._with_cursor([*events, *self._feed_model(message)], line)
             case _ if self.turn is None:
                 return []
@@ -175,7 +132,7 @@ class GeminiEvents:
             case _:
                 return self._with_cursor([Other(message, SOURCE)], line)
 
-    def _feed_user(self, line: TranscriptLine) -> list[tuple[Event, str]]:
+    def _feed_user(self, line: TranscriptLine) -> TellAfter:
         message = line.message
         texts = _texts(message.get("content"))
         if texts and texts[0].startswith(SESSION_CONTEXT):
@@ -192,35 +149,15 @@ class GeminiEvents:
         if not said:
             return []
         ended = self.end_turn()
-        self._left_out = _time(message) < self.since
+        self._left_out = time_of(message) < self.since
         if self._left_out:
             return ended
         self._last = TranscriptCursor(line.start, line.id)
         shown = "\n".join(_texts(message.get("displayContent")))
         prompt = said[0] if said[0].startswith(NOTICE) or not shown else shown
-        return [*ended, *self._with_cursor(self._begin(prompt, message), line)]
+        return [*ended, *self._with_cursor(self._begin(prompt, message, line.id), line)]
 
-    def _begin(self, prompt: str, message: Message) -> list[Event]:
-        self._reset()
-        self.turn = TurnStarted(prompt, _text(message, "id"))
-        self.began_at = _time(message)
-        return [self.turn]
-
-    def end_turn(self, outcome: Outcome = "success") -> list[tuple[Event, str]]:
-        """Its end was told, or nothing more comes."""
-        if self.turn is None:
-            return []
-        events: list[Event] = [ToolResult(call, "error", UNFINISHED) for call in self.open_calls]
-        answer = self._answer if outcome == "success" else ""
-        tokens = self._count()
-        usage = "complete" if tokens is not None else "unknown"
-        events.append(Done(outcome, answer, self._problem, tokens, usage, self.native_id, turns=len(self._tokens)))
-        self._reset()
-        self.turn = None
-        self._cursor = self._last
-        return [(event, str(self._cursor) if isinstance(event, Done) else "") for event in events]
-
-    def _feed_notice(self, words: str, line: TranscriptLine) -> list[tuple[Event, str]]:
+    def _feed_notice(self, words: str, line: TranscriptLine) -> TellAfter:
         if words == CANCELLED:
             return self.end_turn("interrupted")
         if words.startswith(CONTINUED):
@@ -228,108 +165,49 @@ class GeminiEvents:
             return []
         if not words:
             return []
-        return self._with_cursor([Status(_text(line.message, "type"), words)], line)
+        return self._with_cursor([Status(text_in(line.message, "type"), words)], line)
 
     def _feed_model(self, message: Message) -> list[Event]:
-        id, model = _text(message, "id"), _text(message, "model")
-        events: list[Event] = [Init(HARNESS, self.native_id, self._cwd, model)] if model else []
-        if isinstance(tokens := message.get("tokens"), dict):
-            self._tokens[id] = cast("Message", tokens)
+        id = text_in(message, "id")
+        events = self._init(text_in(message, "model"))
+        if isinstance(used := message.get("tokens"), dict):
+            used = cast("Message", used)
+            self._spent[id] = tokens_of(used, input="input", output="output", cached="cached", thoughts="thoughts")
         if id not in self._told and (said := _said(message)):
             self._told.add(id)
-            for number, (kind, text) in enumerate(said):
-                content = {"type": "text", "text": text}
-                update = {"sessionUpdate": kind, "content": content, "messageId": f"{id}-{number}"}
-                events += [_named(event, f"{id}-{number}") for event in self._normalise(update)]
-                if kind == "agent_message_chunk":
-                    self._answer, self._answered = text, True
-        for call in _calls(message):
+            events += self._say(id, said)
+        for call in members(message.get("toolCalls")):
             self._answered = False
             events += self._feed_call(call)
         return events
 
-    def _normalise(self, update: Message) -> list[Event]:
-        self._normaliser.feed(update)
-        self._normaliser.end()
-        return self._take()
-
-    def _take(self) -> list[Event]:
-        made = [event for event in self._made if not isinstance(event, TextDelta | ThinkingDelta)]
-        self._made.clear()
-        return made
-
     # --- tool calls ------------------------------------------------------------------------------------------
 
-    def announce(self, name: str, arguments: Message) -> list[tuple[Event, str]]:
+    def announce(self, name: str, arguments: Message) -> TellAfter:
         """A hook told that this call begins. Calls have no id there, so ours is made of what both ways tell."""
         digest = _digest(name, arguments)
         number = self._announced.get(digest, 0)
         self._announced[digest] = number + 1
         if self.turn is None or number < self._recorded.get(digest, 0):
             return []
-        self._answered = False
-        self._open_call(_call_id(name, digest, number), name, arguments)
+        self._open_call(_call_id(name, digest, number), name, arguments, KINDS.get(name, "other"))
         return [(event, "") for event in self._take()]
 
-    def _open_call(self, id: str, name: str, arguments: Message) -> AcpToolCall:
-        fields = {"toolCallId": id, "title": name, "kind": KINDS.get(name, "other"), "rawInput": arguments}
-        self.open_calls[id] = tool = self._normaliser.permission_requested({"toolCall": fields})
-        return tool
-
-    def action(self, tool: AcpToolCall) -> AnyAction:
-        return self._normaliser.action(tool)
-
     def _feed_call(self, call: Message) -> list[Event]:
-        native, name, arguments = _text(call, "id"), _text(call, "name"), _fields(call, "args")
+        native, name, arguments = text_in(call, "id"), text_in(call, "name"), fields_in(call, "args")
         if (id := self._ids.get(native)) is None:
             digest = _digest(name, arguments)
             number = self._recorded.get(digest, 0)
             self._recorded[digest] = number + 1
             id = self._ids[native] = _call_id(name, digest, number)
-        if id in self._over or (status := _text(call, "status")) not in ("success", "error", "cancelled"):
+        if id in self.closed_calls or (status := text_in(call, "status")) not in ("success", "error", "cancelled"):
             return []
-        tool = self.open_calls.get(id) or self._open_call(id, name, arguments)
-        text, content = _result(call), changes(_fields(call, "resultDisplay"))
+        tool = self.open_calls.get(id) or self._open_call(id, name, arguments, KINDS.get(name, "other"))
+        text = _result(call)
         if status == "cancelled" and "denied" in text:
-            self._normaliser.refuse(tool, text)
-        else:
-            failed = status != "success" or _exit_code(text)
-            content.append({"type": "content", "content": {"type": "text", "text": text}})
-            update = {"toolCallId": id, "status": "failed" if failed else "completed", "content": content}
-            self._normaliser.feed({"sessionUpdate": "tool_call_update", **update})
-        self._over.add(id)
-        del self.open_calls[id]
-        return self._take()
-
-    # --- inside ----------------------------------------------------------------------------------------------
-
-    def _count(self) -> Tokens | None:
-        if not self._tokens:
-            return None
-
-        def total(name: str) -> int:
-            return sum(value for each in self._tokens.values() if isinstance(value := each.get(name), int))
-
-        cached, thoughts = total("cached"), total("thoughts")
-        return Tokens(
-            input=max(0, total("input") - cached), output=total("output"), cache_read=cached, reasoning=thoughts
-        )
-
-    def _with_cursor(self, events: list[Event], line: TranscriptLine) -> list[tuple[Event, str]]:
-        """An event that cannot be told from another of its kind moves the cursor: it is not told again."""
-        again, told = line.start < self._cursor.told, list[tuple[Event, str]]()
-        for event in events:
-            if not isinstance(event, Error | Other):
-                told.append((event, ""))
-            elif not again:
-                self._cursor = TranscriptCursor(self._cursor.start, self._cursor.line, line.start + 1)
-                told.append((event, str(self._cursor)))
-        return told
-
-
-def _named(event: Event, item: str) -> Event:
-    """Under an id that is the same whenever it is read."""
-    return replace(event, item=item) if isinstance(event, Text | Thinking) else event
+            return self._close_call(tool, "denied", text, {})
+        failed = status != "success" or _exit_code(text)
+        return self._close_call(tool, "error" if failed else "ok", text, fields_in(call, "resultDisplay"))
 
 
 def _digest(name: str, arguments: Message) -> str:
@@ -341,16 +219,13 @@ def _call_id(name: str, digest: str, number: int) -> str:
     return f"{name}{PRESET.name_separator}{digest}-{number}"
 
 
-def _said(message: Message) -> list[tuple[str, str]]:
-    """The thoughts and the text of a message, as kinds of updates."""
-    thoughts: Any = message.get("thoughts")
-    said: list[tuple[str, str]] = []
-    for thought in cast("list[Any]", thoughts) if isinstance(thoughts, list) else []:
-        if isinstance(thought, dict):
-            fields = cast("Message", thought)
-            heading = f"**{subject}**" if (subject := _text(fields, "subject")) else ""
-            if text := "\n".join(filter(None, (heading, _text(fields, "description")))):
-                said.append(("agent_thought_chunk", text))
+def _said(message: Message) -> list[Said]:
+    """The thoughts and the text of a message."""
+    said: list[Said] = []
+    for thought in members(message.get("thoughts")):
+        heading = f"**{subject}**" if (subject := text_in(thought, "subject")) else ""
+        if text := "\n".join(filter(None, (heading, text_in(thought, "description")))):
+            said.append(("agent_thought_chunk", text))
     if text := _words(message):
         said.append(("agent_message_chunk", text))
     return said
@@ -368,7 +243,7 @@ def _texts(content: Any) -> list[str]:
     found: list[str] = []
     for part in parts:
         if isinstance(part, str | dict):
-            found.append(part if isinstance(part, str) else _text(cast("Message", part), "text"))
+            found.append(part if isinstance(part, str) else text_in(cast("Message", part), "text"))
     return [text for text in found if text]
 
 
@@ -378,20 +253,12 @@ def _has_results(message: Message) -> bool:
     return any(isinstance(part, dict) and "functionResponse" in part for part in parts)
 
 
-def _calls(message: Message) -> list[Message]:
-    calls: Any = message.get("toolCalls")
-    found = cast("list[Any]", calls) if isinstance(calls, list) else []
-    return [cast("Message", call) for call in found if isinstance(call, dict)]
-
-
 def _result(call: Message) -> str:
     """What it returned to the model, without Gemini's own marks."""
-    results: Any = call.get("result")
     texts: list[str] = []
-    for part in cast("list[Any]", results) if isinstance(results, list) else []:
-        if isinstance(part, dict):
-            response = _fields(_fields(cast("Message", part), "functionResponse"), "response")
-            texts.append(_text(response, "output") or _text(response, "error"))
+    for part in members(call.get("result")):
+        response = fields_in(fields_in(part, "functionResponse"), "response")
+        texts.append(text_in(response, "output") or text_in(response, "error"))
     text = "\n".join(filter(None, texts)).partition(f"\n\n{HOOK_CONTEXT}")[0]
     return text.removeprefix("<untrusted_context>\n").removesuffix("\n</untrusted_context>")
 
@@ -399,33 +266,3 @@ def _result(call: Message) -> str:
 def _exit_code(text: str) -> bool:
     """Whether a command says that it failed."""
     return any(line.startswith("Exit Code: ") and line != "Exit Code: 0" for line in text.splitlines())
-
-
-def changes(shown: Message) -> list[Message]:
-    """What a call changes, or has changed, as content of ACP."""
-    path, new = _text(shown, "filePath"), shown.get("newContent")
-    if not path or not isinstance(new, str):
-        return []
-    return [{"type": "diff", "path": path, "oldText": _text(shown, "originalContent"), "newText": new}]
-
-
-def _fields(values: Mapping[str, Any], name: str) -> Message:
-    value: Any = values.get(name)
-    return cast("Message", value) if isinstance(value, dict) else {}
-
-
-def _text(values: Mapping[str, Any], name: str) -> str:
-    value = values.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _time(message: Message) -> float:
-    """Infinite: it does not say."""
-    return parse_time(_text(message, "timestamp"))
-
-
-def parse_time(text: str) -> float:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return float("inf")

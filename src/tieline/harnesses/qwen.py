@@ -6,6 +6,7 @@ from typing import Any
 from .base import (
     KEY_VARIABLE,
     SERVER,
+    AttachTerms,
     Capabilities,
     Harness,
     InstallOptions,
@@ -28,12 +29,20 @@ HOOKS: Mapping[str, Mapping[str, str]] = {
     "SessionEnd": {},
 }
 """Its events, each with what else its group says. A turn that was interrupted has no `Stop`, but is waited for."""
+ATTACH_HOOKS = ("PermissionRequest", "PreToolUse")
+"""That the terminal is about to ask for a permission, and that a call begins: to show what is asked while it is."""
 HOOK_TIMEOUT_MS = 10_000
 
 
 class Qwen(Harness):
     name = "qwen"
     display_name = "Qwen Code"
+    attach_terms = AttachTerms(
+        reads="the records of its sessions (~/.qwen/projects/*/chats), as they grow",
+        can="watch a session, see what it asks, and prompt it: what comes during a turn waits until it is idle",
+        cannot="steer or interrupt a turn, answer its permission prompts and questions",
+    )
+    resume_command = ("qwen", "--resume")
     programs = ("qwen",)
     package = "@qwen-code/qwen-code"
     folders = (".qwen",)
@@ -53,7 +62,8 @@ class Qwen(Harness):
     def files(self, options: InstallOptions) -> list[ManagedFile]:
         folder = (options.root if options.project else options.home) / ".qwen"
         memory = options.root / "QWEN.md" if options.project else folder / "QWEN.md"
-        hooks = command_hooks(self.name, options, HOOKS, HOOK_TIMEOUT_MS, groups=HOOKS)
+        events = (*HOOKS, *(ATTACH_HOOKS if options.attach else ()))
+        hooks = command_hooks(self.name, options, events, HOOK_TIMEOUT_MS, groups=HOOKS)
         entries = {"mcpServers": {SERVER: _server(options)}, **hooks}
         return [
             ManagedFile(folder / "settings.json", JsonEntries(entries, is_ours), "MCP server, hooks"),

@@ -14,8 +14,8 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from functools import cache
+from contextlib import asynccontextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -29,7 +29,11 @@ from ..processes.socket_peer import peer_process
 from ..protocol.mesh import Activity
 from ..safe_file_read import read_regular
 from ..safe_file_write import replace_private_file
-from .session_file_reach import SessionFile, SessionFileReach
+from ..sessions.attacher import Attacher
+from .acp_hooked_terminal import HookNote
+from .qwen_terminal import IDLE_NOTE, QwenTerminal
+from .read_along_reach import ReadAlongReach, Since
+from .session_file_reach import SessionFile
 
 FILE = "qwen-terminals.json"
 MAX_KEPT = 1024 * 1024
@@ -40,8 +44,8 @@ TURN_S, TURN_LOOK_S = 3.0, 0.05
 """A message that an idle session was given begins a turn within this time, unless the person has a dialog open."""
 MAX_RECORD = 64 * 1024 * 1024
 MAX_HOOKED = 1000
-IDLE_NOTE = "idle_prompt"
-"""The notification that fires whenever it waits for input: after a turn, and after one that was interrupted."""
+MAX_WAITING = 100
+"""Hooks of a session that is not attached yet."""
 ACTIVITIES: Mapping[str, Activity] = {"SessionStart": "idle", "UserPromptSubmit": "working", "PostToolUse": "working"}
 """By hooks. At `Stop` a turn may still be told to go on."""
 UNREVIEWED_MODES = frozenset({"auto", "auto-edit", "yolo"})
@@ -92,6 +96,7 @@ class KeptSession(Struct, frozen=True):
     hooked: HookedSession
     size: int
     """Of its record."""
+    process: int = 0
 
 
 class DeliveryReceipt(Struct, frozen=True, rename="camel"):
@@ -99,10 +104,11 @@ class DeliveryReceipt(Struct, frozen=True, rename="camel"):
     orig_msg_id: str
 
 
-class QwenReach(SessionFileReach[QwenSession]):
+class QwenReach(ReadAlongReach[QwenSession, QwenTerminal]):
     harness = "qwen"
     display_name = "Qwen Code"
     file_type = QwenSession
+    transcripts = "chats"
     in_memory: frozenset[Rung] = frozenset({"idle_wake"})
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -111,30 +117,39 @@ class QwenReach(SessionFileReach[QwenSession]):
         self._hooked: dict[str, HookedSession] = {}
         self._kept: dict[str, KeptSession] = {}  # as the file has them
         self._holding: dict[str, tuple[int, str]] = {}  # session → process and mode in which it held a message
-
-    def open(self, observer: SessionObserver) -> AbstractAsyncContextManager[None]:
-        return self._with_kept(observer)
+        self._waiting: dict[str, list[HookNote]] = {}  # hooks of sessions that are not attached yet
+        self._ran: dict[str, int] = {}  # session → its process, at the last look
 
     @asynccontextmanager
-    async def _with_kept(self, observer: SessionObserver) -> AsyncGenerator[None, None]:
-        self._hooked = {**await asyncio.to_thread(self._load), **self._hooked}
-        async with self._observed(observer):
+    async def _read_along(self, observer: SessionObserver) -> AsyncGenerator[None, None]:
+        kept = await asyncio.to_thread(self._load)
+        self._hooked = {**{id: known.hooked for id, known in kept.items()}, **self._hooked}
+        self._ran = {id: known.process for id, known in kept.items()}
+        async with super()._read_along(observer):
             yield
 
     async def _after_look(self) -> None:
+        running = {id: file.pid for id, file in self._files.items()}
+        for id in self._ran.keys() - {id for id, pid in running.items() if self._ran.get(id) == pid}:
+            self._hooked.pop(id, None)  # told by a terminal that was killed; another may resume its session
+        self._ran = running
+        await super()._after_look()
+        self._waiting.clear()  # of sessions that are not read
         known = {id: self._hooked[id] for id in self._files if id in self._hooked}
-        kept = {id: KeptSession(hooked, _size(hooked.record)) for id, hooked in known.items()}
+        kept = {id: KeptSession(hooked, _size(hooked.record), running[id]) for id, hooked in known.items()}
         if kept != self._kept:
             self._kept = kept
             await asyncio.to_thread(replace_private_file, self._kept_in, msgspec.json.encode(kept))
 
-    def _load(self) -> dict[str, HookedSession]:
+    def _load(self) -> dict[str, KeptSession]:
         try:
             kept = msgspec.json.decode(read_regular(self._kept_in, MAX_KEPT), type=dict[str, KeptSession])
         except (OSError, msgspec.MsgspecError):
             return {}
         return {
-            id: known.hooked if _size(known.hooked.record) == known.size else replace(known.hooked, activity="unknown")
+            id: known
+            if _size(known.hooked.record) == known.size
+            else replace(known, hooked=replace(known.hooked, activity="unknown"))
             for id, known in kept.items()
             if self._is_record(known.hooked.record, id)
         }
@@ -144,6 +159,11 @@ class QwenReach(SessionFileReach[QwenSession]):
             self._hooked.pop(session, None)
             self._changed.set()
             return
+        note = HookNote(event, input)
+        if terminal := self._terminals.get(session):
+            terminal.on_hook(note)
+        elif self.attacher is not None and len(waiting := self._waiting.setdefault(session, [])) < MAX_WAITING:
+            waiting.append(note)
         known = self._hooked.pop(session, HookedSession())
         activity = ACTIVITIES.get(event, known.activity)
         if event == "SessionStart" and input.get("source") == "compact":  # in the middle of a turn
@@ -164,6 +184,33 @@ class QwenReach(SessionFileReach[QwenSession]):
         """The hook may be anybody's: no other file is read."""
         real, projects = Path(os.path.realpath(path)), Path(os.path.realpath(self._home / "projects"))
         return real.is_relative_to(projects) and real.parent.name == "chats" and real.name == f"{session}.jsonl"
+
+    async def _transcript(self, file: QwenSession) -> Path:
+        record = self._hooked.get(file.session_id, HookedSession()).record
+        return Path(record) if record else await super()._transcript(file)
+
+    async def _attach(self, attacher: Attacher, file: QwenSession, path: Path, since: Since) -> QwenTerminal:
+        id, activity = file.session_id, self._activity(file)
+        terminal = QwenTerminal(
+            file.pid,
+            id,
+            file.cwd,
+            path,
+            since=since,
+            reading=self._reading,
+            push=partial(self._push_text, id),
+            activity=partial(self._activity, file),
+        )
+        working = activity == "working"
+        attached = await attacher.attach(self.harness, id, cwd=file.cwd, terminal=terminal, working=working)
+        for note in self._waiting.pop(id, ()):
+            terminal.on_hook(note)
+        terminal.follow(attached)
+        return terminal
+
+    async def _look_at(self, terminal: QwenTerminal, file: QwenSession) -> None:
+        record = self._hooked.get(file.session_id, HookedSession()).record
+        terminal.look(Path(record) if record else terminal.transcript)
 
     def _activity(self, file: QwenSession) -> Activity:
         return self._hooked.get(file.session_id, HookedSession()).activity

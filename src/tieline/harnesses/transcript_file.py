@@ -4,11 +4,17 @@
 """
 
 import os
+import re
 import stat
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+
+from ..safe_file_read import read_regular
 
 READ_BYTES = 512 * 1024
 """Read at once, if a line is not longer."""
@@ -16,8 +22,18 @@ LINE_BYTES = 16 * 1024
 """Read at once where one line is wanted."""
 MAX_LINE = 64 * 1024 * 1024
 """A longer line is left out."""
+MAX_HEAD = 64 * 1024
+"""The first lines, which say when a session began."""
+MAX_PROJECTS = 10_000
 
 Message = dict[str, Any]
+
+
+class _Time(Struct, frozen=True):
+    timestamp: datetime | None = None
+
+
+_TIME = msgspec.json.Decoder(_Time)
 
 
 class TranscriptCursor(Struct, frozen=True):
@@ -124,6 +140,35 @@ class TranscriptFile:
                     return
             if not more:
                 return
+
+
+def transcript_path(projects: Path, cwd: str, session: str, folder: str = "") -> Path:
+    """Where the transcript is, or will be: in that folder of its project's. The session's id must be a plain name."""
+    name = Path(folder, f"{session}.jsonl")
+    expected = projects / re.sub(r"[^a-zA-Z0-9]", "-", cwd) / name
+    if expected.exists():
+        return expected
+    try:
+        with os.scandir(projects) as entries:
+            for _, entry in zip(range(MAX_PROJECTS), entries, strict=False):
+                if (path := Path(entry.path, name)).exists():
+                    return path
+    except OSError:
+        pass
+    return expected
+
+
+def began_at(path: Path) -> float:
+    """When the session began, as its first lines say. 0: it has said nothing yet."""
+    try:
+        head = read_regular(path, MAX_HEAD)
+    except OSError:
+        return 0.0
+    for raw in head.splitlines():
+        with suppress(msgspec.MsgspecError):
+            if at := _TIME.decode(raw).timestamp:
+                return at.timestamp()
+    return 0.0
 
 
 def _whole_lines(descriptor: int, offset: int) -> tuple[bytes | None, bool]:
