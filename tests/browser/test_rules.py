@@ -36,7 +36,7 @@ async def test_from_an_ask_to_its_rule_and_its_end(
     await card.get_by_role("button", name="Always …").click()
     sheet = page.get_by_role("dialog", name="Always allow")
     await expect(sheet.get_by_text("would have allowed")).to_be_visible()
-    await sheet.get_by_role("radio", name="commands that begin with `true unit tests`").check()
+    await sheet.get_by_role("radio", name="commands that begin with true unit tests").check()
     await expect(sheet.get_by_text("would have allowed")).to_be_visible()
     await sheet.get_by_text("Which").click()
     await expect(sheet.get_by_text("true unit tests --all").last).to_be_visible()
@@ -58,7 +58,7 @@ async def test_from_an_ask_to_its_rule_and_its_end(
 
     await page.goto(f"{hub.url}/settings")
     rules = page.get_by_role("region", name="Rules")
-    row = rules.get_by_role("listitem").filter(has_text="commands that begin with `true unit tests`").first
+    row = rules.get_by_role("listitem").filter(has_text="commands that begin with true unit tests").first
     await expect(row).to_contain_text("decided 1 request in the last day")
     await row.scroll_into_view_if_needed()
     assert await faults(page) == []
