@@ -6,10 +6,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.asks.agents import MORE, MORE_CASTS
-from tests.asks.test_matrix import play_on_every_surface
-from tests.asks.test_tools import offered, offered_tools
-from tests.asks.words import TOOLS
+from tests.asks.agents import MORE
+from tests.asks.test_tools import offered
 from tests.drivers.acp_contract import OnAgentsOfTheirOwn, OnSharedAgents, agents, shared_rig
 
 from tieline.drivers.base import McpServer
@@ -26,7 +24,6 @@ from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real
 __all__ = ["agents", "shared_rig"]
-(CAST,) = [cast for cast in MORE_CASTS if cast.agent == "auggie"]
 NO_COMMANDS = Policy("allow", "deny", "allow")
 NO_WRITES = Policy("deny", "allow", "allow")
 LETS_ALL_PASS = {
@@ -198,15 +195,3 @@ class TestAccounts(DriverContractBase):
             seen = await collect(session.turn("delegate it"))
         assert (the(seen, ToolResult).output, done(seen).text) == ("The subagent could not.", "Done.")
         assert not of(seen, Ask) and not (place / "denied.txt").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-async def test_every_ask_is_whole_on_every_surface(tmp_path: Path) -> None:
-    wrong = await play_on_every_surface(CAST, tmp_path)
-    assert not wrong, "\n\n".join(wrong)
-
-
-@pytest.mark.slow
-async def test_every_tool_is_known(tmp_path: Path) -> None:
-    assert await offered_tools(CAST, tmp_path) == set(TOOLS["auggie"])

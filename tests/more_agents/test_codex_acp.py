@@ -3,10 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.asks.agents import MORE, MORE_CASTS
-from tests.asks.test_matrix import play_on_every_surface
-from tests.asks.test_tools import offered_tools
-from tests.asks.words import TOOLS
+from tests.asks.agents import MORE
 from tests.drivers.acp_contract import OnAgentsOfTheirOwn, OnSharedAgents, agents, shared_rig
 from tests.drivers.codex_repositories import PLACES, folder_under_rules
 
@@ -18,7 +15,6 @@ from tieline.testing.stream_checks import collect, done, the
 
 pytestmark = pytest.mark.real
 __all__ = ["agents", "shared_rig"]
-(CAST,) = [cast for cast in MORE_CASTS if cast.agent == "codex-acp"]
 
 
 @pytest.mark.asyncio(loop_scope="class")
@@ -70,15 +66,3 @@ class TestCodexAcpAlone(OnAgentsOfTheirOwn):
                 native = session.native_id
             assert the(seen, ToolResult).status == "denied"
             assert not (cwd / "denied.txt").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-async def test_every_ask_is_whole_on_every_surface(tmp_path: Path) -> None:
-    wrong = await play_on_every_surface(CAST, tmp_path)
-    assert not wrong, "\n\n".join(wrong)
-
-
-@pytest.mark.slow
-async def test_every_tool_is_known(tmp_path: Path) -> None:
-    assert await offered_tools(CAST, tmp_path) == set(TOOLS["codex-acp"])

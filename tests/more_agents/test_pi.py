@@ -4,10 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.asks.agents import MORE, MORE_CASTS
-from tests.asks.test_matrix import play_on_every_surface
-from tests.asks.test_tools import offered_tools
-from tests.asks.words import TOOLS
+from tests.asks.agents import MORE
 
 from tieline.errors import UsageError
 from tieline.events import Ask, OtherAction, ToolResult, ToolUse
@@ -19,7 +16,6 @@ from tieline.testing.rigs.pi import PiRig
 from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real
-(PI,) = [cast for cast in MORE_CASTS if cast.agent == "pi"]
 
 EXTENSION = """
 import { writeFileSync } from "node:fs";
@@ -95,15 +91,3 @@ class TestPi(DriverContract, PolicyContract):
             with pytest.raises(UsageError, match="no id"):
                 async with self.session(rig, place, resume=id):
                     pass
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-async def test_every_ask_is_whole_on_every_surface(tmp_path: Path) -> None:
-    wrong = await play_on_every_surface(PI, tmp_path)
-    assert not wrong, "\n\n".join(wrong)
-
-
-@pytest.mark.slow
-async def test_every_tool_is_known(tmp_path: Path) -> None:
-    assert await offered_tools(PI, tmp_path) == set(TOOLS["pi"])

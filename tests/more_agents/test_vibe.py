@@ -3,11 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.asks.agents import MORE_CASTS, binaries
+from tests.asks.agents import binaries
 from tests.asks.rows.vibe import program
-from tests.asks.test_matrix import play_on_every_surface
-from tests.asks.test_tools import offered_tools
-from tests.asks.words import TOOLS
 from tests.drivers.acp_contract import OnAgentsOfTheirOwn, OnSharedAgents, agents, shared_rig
 
 from tieline.errors import PolicyUnenforceable, UsageError
@@ -20,7 +17,6 @@ from tieline.testing.stream_checks import collect, done, the
 
 pytestmark = pytest.mark.real
 __all__ = ["agents", "shared_rig"]
-(CAST,) = [cast for cast in MORE_CASTS if cast.agent == "vibe"]
 NO_COMMANDS = Policy("allow", "deny", "allow")
 LETS_ALL_AGENTS = 'bypass_tool_permissions = true\ndefault_agent = "auto-approve"\n'
 LETS_ALL_PASS = '[tools.bash]\npermission = "always"\nallowlist = ["touch", "ls"]\n'
@@ -110,15 +106,3 @@ class TestVibeAlone(OnAgentsOfTheirOwn):
                     pass
             assert str(profile) in refused.value.hint
             profile.unlink()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-async def test_every_ask_is_whole_on_every_surface(tmp_path: Path) -> None:
-    wrong = await play_on_every_surface(CAST, tmp_path)
-    assert not wrong, "\n\n".join(wrong)
-
-
-@pytest.mark.slow
-async def test_every_tool_is_known(tmp_path: Path) -> None:
-    assert await offered_tools(CAST, tmp_path) == set(TOOLS["vibe"])
