@@ -1,7 +1,8 @@
-"""What holds for every test: a busy machine is no failure of a property test, nor of the command hook, and collecting
-makes no garbage."""
+"""What holds for every test: a busy machine is no failure of a property test, nor of the command hook, collecting makes
+no garbage, and Ctrl-C works in what tests start."""
 
 import gc
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from tieline.harnesses import base, hook
 MORE_AGENTS = "more_agents"
 settings.register_profile("tieline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tieline")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # tests that a script runs in the background: children inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -37,6 +37,7 @@ def passed(place: Path, policy: Policy, *messages: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.slow
 def test_what_passes(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()  # a repository ends here, whatever lies above
     projects = {"projects": {"/place": {"trust_level": "trusted"}}, "features": {"theirs": False}}
     turn = {"threadId": "t", "approvalPolicy": "on-request", "approvalsReviewer": "auto_review", "permissions": "mine"}
     answers = [{"id": 5, "result": {"decision": word}} for word in ("accept", "cancel")]

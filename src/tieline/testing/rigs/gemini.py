@@ -30,7 +30,7 @@ class GeminiRig(AcpRig):
         Run: lambda step: ("run_shell_command", {"command": step.command, "description": "Scripted"}),
         Get: lambda step: (
             "web_fetch",
-            {"prompt": f"Read {step.url.replace('127.0.0.1', PUBLIC_HOST)}, what is there?"},
+            {"prompt": f"Read {step.url.replace('127.0.0.1', PUBLIC_HOST)} and say what is there"},
         ),
         Outline: lambda step: (
             "write_todos",
