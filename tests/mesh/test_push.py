@@ -354,6 +354,28 @@ async def test_what_met_a_turn_that_had_just_begun_is_unread_again_when_the_sess
         assert ["never lost" in text for _, text in at.reach.pushed] == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("in_history", "told", "after_its_end"), [(True, "seen", "seen"), (False, "injected", "stored")]
+)
+async def test_what_a_turn_took_up_before_the_push_was_over_is_seen(
+    tmp_path: Path, in_history: bool, told: str, after_its_end: str
+) -> None:
+    """The turn ended meanwhile, and no other sign follows: the session's history tells."""
+    working = replace(ALICE, activity="working")
+    async with stage(tmp_path, "idle_wake", "mid_turn") as at:
+        at.reach.in_memory = frozenset({"mid_turn"})
+        at.reach.go_on.clear()
+        await at.pusher.changed(working)
+        id = await at.send("taken up")
+        await at.reach.entered.wait()
+        at.reach.history = {id} if in_history else set()
+        await at.pusher.changed(ALICE)
+        at.reach.go_on.set()
+        await at.reaches(id, told)
+        await at.pusher.ended(ALICE)
+        assert await at.state(id) == after_its_end
+
+
 async def test_what_a_harness_had_written_down_before_it_was_killed_is_not_told_twice(tmp_path: Path) -> None:
     working = replace(ALICE, activity="working")
     async with stage(tmp_path, "idle_wake", "mid_turn") as at:

@@ -138,6 +138,7 @@ class Pusher:
         self._sessions: dict[str, HarnessSession] = {}  # member id → its session, as its reach tells it
         self._wakes: dict[str, deque[float]] = {}
         self._woken: dict[str, asyncio.Event] = {}  # member id → set when it shows that it works
+        self._stirred: set[str] = set()  # member ids whose turn began or ended since their push began
         self._pushes: dict[str, asyncio.Event] = {}  # member id → set when there is something new for its push
         self._tasks: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
@@ -169,6 +170,8 @@ class Pusher:
             self._processes.on_session(session.process, session.harness, session.session)
         before = self._sessions.get(member.id)
         self._sessions[member.id] = session
+        if before is not None and before.activity != session.activity:
+            self._stirred.add(member.id)
         if session.activity == "working" and (woken := self._woken.get(member.id)):
             woken.set()
         if session.activity == "working" and (before is None or before.activity == "working"):
@@ -242,6 +245,7 @@ class Pusher:
         finally:
             del self._pushes[id]
             self._woken.pop(id, None)
+            self._stirred.discard(id)
 
     async def _attempt(self, member: Member, session: HarnessSession) -> None:
         """Hand over what is unread, if the session can take it now. Raises what `Reach.push` does."""
@@ -259,6 +263,7 @@ class Pusher:
             return
         ids = [message.id for message in offered.messages]
         woken = self._woken[member.id] = asyncio.Event()
+        self._stirred.discard(member.id)
         try:
             async with asyncio.timeout(PUSH_S):
                 doubtful = mailbox.doubtful(member.address, ids)
@@ -276,7 +281,15 @@ class Pusher:
             raise
         # Idle when it was looked at, and in a turn before it had the text: there it waits as in any running turn.
         met: set[Rung] = {rung, "mid_turn"} if woken.is_set() else {rung}
-        await mailbox.confirm(member.address, ids, in_memory=not met.isdisjoint(reach.in_memory))
+        in_memory = not met.isdisjoint(reach.in_memory)
+        seen = set[str]()
+        if (
+            in_memory and member.id in self._stirred
+        ):  # a sign that it took them up may have come before we could count it
+            with suppress(Unreachable):
+                seen = await reach.taken(session, set(ids))
+        await mailbox.confirm(member.address, [id for id in ids if id in seen], seen=True)
+        await mailbox.confirm(member.address, [id for id in ids if id not in seen], in_memory=in_memory)
         if rung == "idle_wake":
             self._wakes.setdefault(member.id, deque(maxlen=MAX_WAKES)).append(time.monotonic())
             with suppress(TimeoutError):  # its turn was over before it was seen, or its harness does not tell
