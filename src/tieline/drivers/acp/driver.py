@@ -24,7 +24,8 @@ from ...errors import AgentMissing, AgentStartFailed, PolicyUnenforceable, Usage
 from ...policy import CAPABILITIES, Capability, Policy, Receipt
 from ...processes.async_process import Process
 from ...wire.jsonrpc import Peer
-from ..acp_presets import PRESETS, STREAM, Denial, McpPassing, Preset, Progress, Spending, Steering
+from ..acp_presets import PRESETS, STREAM, Preset
+from ..acp_traits import Denial, McpPassing, Progress, Spending, Steering
 from ..base import AskFn, Features, Probe, Program, Spec, check_args, deny_all, required_features
 from ..model_list import ModelList
 from ..observed_features import Basis, Observation, ObservedAgents

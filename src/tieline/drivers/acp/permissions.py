@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from ...events import Answer, AnyAction, Ask, Choice, Edit, Question, Remember, needs
-from ..acp_presets import Preset, Traits
+from ..acp_presets import Preset
+from ..acp_traits import Traits
 from ..claude_edits import preview_edit as preview_claude_edit
 from ..current_file import EditPreview, note_links
 from .edit_diffs import preview_edit

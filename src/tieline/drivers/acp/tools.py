@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Search, Task
-from ..acp_presets import Replacements
+from ..acp_traits import Replacements
 from ..model_list import mappings
 from ..unified_diff import unified_diff
 
