@@ -11,7 +11,7 @@ from tests.browser.faults import faults
 from tests.browser.hub import HubProcess
 from tests.browser.showcase import CODE, EVENTS, OUTPUT, WARNINGS
 
-from tieline.script import Fail, Say, Stall
+from tieline.script import Fail, Run, Say, Stall
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -21,6 +21,7 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubPro
     hub = HubProcess(tmp_path_factory.mktemp("hub"))
     hub.agent("failing", [Fail(message="no credit left")], [Say("Now there is credit.")])
     hub.agent("staller", [Say("I begin."), Stall()], [Say("And now the next.")])
+    hub.agent("asker", [Say("I begin.\n\n" * 9), Run("touch published")], [Say("Then not.")])
     await hub.fill("showcase", EVENTS)
     async with hub:
         await hub.session("staller", id="showcase", title="Something of everything")
@@ -54,6 +55,26 @@ async def test_a_decision_is_a_part_of_its_tools_row(hub: HubProcess, open_page:
     await expect(log(page).locator("[data-kind=ask]")).to_have_count(0)
     await log(page).get_by_role("button", name=re.compile("pytest")).click()
     await expect(log(page).get_by_text("Why it asked: The tests have to pass.")).to_be_visible()
+
+
+@pytest.mark.parametrize("size", ["narrow", "phone", "iphone", "desktop"])
+async def test_a_form_that_opens_at_the_bottom_is_whole_and_stays_where_it_is_pressed(
+    hub: HubProcess, open_page: OpenPage, size: str
+) -> None:
+    session = await hub.session("asker", prompt="Publish it.")
+    page = await open_page(hub, size, path=f"/s/{session}")
+    ask = log(page).get_by_role("article")
+    await ask.get_by_role("button", name="Deny …").click()
+    deny = ask.get_by_role("button", name="Deny", exact=True)
+    await expect(deny).to_be_in_viewport(ratio=1)
+    await expect(page.get_by_role("button", name="Jump to latest")).to_have_count(0)
+    where = await deny.bounding_box()
+    assert where is not None
+    await page.mouse.move(where["x"] + where["width"] / 2, where["y"] + where["height"] / 2)
+    await page.mouse.down()
+    await page.evaluate("() => new Promise(then => requestAnimationFrame(() => requestAnimationFrame(then)))")
+    await page.mouse.up()
+    await expect(log(page).get_by_text("Then not.")).to_be_visible()
 
 
 async def test_long_output_is_folded_with_its_size(hub: HubProcess, open_page: OpenPage) -> None:

@@ -43,6 +43,8 @@ export function groupItems<T extends Row>(items: readonly T[]): Map<number, T[]>
   return byGroup
 }
 
+const sizeOf = (box: HTMLElement): string => `${box.clientHeight} ${box.scrollHeight}`
+
 export class VirtualList<T extends Row> extends Component<Props<T>, { readonly near: ReadonlySet<number>; readonly away: boolean }> {
   override state = { near: new Set<number>(), away: false }
   private box = createRef<HTMLDivElement>()
@@ -51,6 +53,8 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
   private elements = new Map<number, Element>()
   private pinnedToBottom = true
   private scrollTop = 0
+  private size = '' // of the box and its content, when they were last seen
+  private scrolledByHand = false
   private scrolledTo = ''
   private intersectionObserver: IntersectionObserver | undefined
   private resizeObserver: ResizeObserver | undefined
@@ -152,6 +156,7 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
     }
     if (this.pinnedToBottom) this.scrollToBottom()
     else if (shift) this.scrollBy(shift)
+    this.size = sizeOf(box)
   }
 
   private scrollBy(by: number): void {
@@ -183,11 +188,18 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
     if (!this.state.away) this.setState({ away: true })
   }
 
+  private onHand = (): void => { this.scrolledByHand = true }
+
+  /** Scrolling up leaves the bottom. The browser scrolls up by itself, too, while rows are being replaced by others and
+   * the content is short for a moment: `onResize` takes that back. A button that moved under the finger would miss its press. */
   private onScroll = (): void => {
     const box = this.box.current!
     const bottom = box.scrollHeight - box.scrollTop - box.clientHeight < BOTTOM_TOLERANCE
+    const size = sizeOf(box)
     if (bottom) this.pinnedToBottom = true
-    else if (box.scrollTop < this.scrollTop - 1) this.pinnedToBottom = false
+    else if (box.scrollTop < this.scrollTop - 1 && (this.scrolledByHand || size === this.size)) this.pinnedToBottom = false
+    this.scrolledByHand = false
+    this.size = size
     this.scrollTop = box.scrollTop
     if (this.state.away === this.pinnedToBottom) this.setState({ away: !this.pinnedToBottom })
     if (box.scrollTop < LOAD_OLDER_AT) this.props.onTop()
@@ -201,7 +213,7 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
     for (const id of ids) if (!this.heights.has(id)) this.heights.set(id, all.get(id)!.length * ESTIMATED_ROW)
     return (
       <div class="thread-frame">
-        <div class="thread-scroll" ref={this.box} onScroll={this.onScroll} role="log" aria-live="off" aria-label="Conversation" tabIndex={0}>
+        <div class="thread-scroll" ref={this.box} onScroll={this.onScroll} onWheel={this.onHand} onTouchMove={this.onHand} role="log" aria-live="off" aria-label="Conversation" tabIndex={0}>
           <div class="thread-inner" ref={this.inner}>
             {ids.map((id) => {
               const shown = near.has(id) || id >= last - 1 || id === markedGroup // which has the focus
