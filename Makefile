@@ -29,7 +29,7 @@ IN_MEMORY := $(shell awk '$$2 == "/dev/shm" && $$3 == "tmpfs" && $$4 !~ /noexec/
 INSTALL := SUDO=; test "$$(id -u)" = 0 || SUDO=sudo; $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends
 DIST ?= dist
 
-.PHONY: up wheel test test-agents test-fast test-page test-pythons check docs screenshots chaos bench setup agents browser terminal pins clean help
+.PHONY: up wheel test test-agents test-fast test-page test-pythons check docs screenshots pictures chaos bench setup agents browser terminal pins clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -111,6 +111,9 @@ docs: setup ## write docs/configuration.md and the tables of docs/harnesses.md a
 
 screenshots: setup browser ## pictures of all that the page shows, in both themes, into artifacts/screenshots
 	@$(BIN)/python -m tests.browser.screenshots artifacts/screenshots
+
+pictures: setup browser terminal ## the pictures in the documents, made again from the page and the terminal
+	@$(BIN)/python -m tests.browser.pictures docs/images
 
 chaos: setup ## a minute of a link that breaks, hubs and nodes that are killed; on SQLite and on NATS
 	CHAOS_SECONDS=60 $(PYTEST) -q tests/node/test_chaos.py

@@ -53,7 +53,7 @@ async def take(out: Path, only: str) -> None:
             await hub.session(
                 "maker", id="branched", title="One more file", prompt="Make one", policy="full", worktree=True
             )
-            await hub.session("demo", id="waiting", prompt="The greeting is wrong. Please mend it.")
+            await hub.session("demo", id="waiting", prompt="The greeting is wrong. Please fix it.")
             await hub.session("codex", id="working", prompt="Translate the second half of the manual, please")
             for text in ("and then the index", "at last, the **cover**"):
                 await hub.request("POST", "sessions/working/prompts", {"text": text})

@@ -57,7 +57,7 @@ OUTPUT = "".join(f"test_{number:03}.py ......... passed in {number / 7:.2f} s\n"
 WARNINGS = ("the settings of the project name a tool that is not there: eslint", "the model was chosen by the agent")
 EVENTS: list[events.Event] = [
     Init("scripted", commands=("/compact", "/review"), model="some-model", version="1.2.3"),
-    TurnStarted("The greeting is wrong. Please mend it, then run the tests.", "prompt-1"),
+    TurnStarted("The greeting is wrong. Please fix it, then run the tests.", "prompt-1"),
     *[Warning(text) for text in WARNINGS],
     Status("commands", " ".join(f"/command-{number}" for number in range(30))),
     Thinking("The test expects a comma. Let me look at the file first.", item="1"),

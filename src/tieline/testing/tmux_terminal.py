@@ -98,8 +98,9 @@ class TmuxTerminal:
         """End the program and what shares its terminal by SIGKILL, as a crash or a closed machine does."""
         os.killpg(int(await self._tmux("display-message", "-p", "#{pane_pid}")), signal.SIGKILL)
 
-    async def screen(self) -> str:
-        return await self._tmux("capture-pane", "-p", "-J")
+    async def screen(self, *, colours: bool = False) -> str:
+        """`colours`: with the escape sequences of its colours and styles."""
+        return await self._tmux("capture-pane", "-p", "-J", *(("-e",) if colours else ()))
 
     async def shows(self, text: str, *, timeout: float = SCREEN_S) -> str:
         """The screen once `text` is on it."""

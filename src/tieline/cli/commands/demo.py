@@ -20,7 +20,7 @@ from ..run.terminal_io import TerminalIO
 from ..run.turn_runner import TurnRunner, TurnSource
 
 SCRIPT = Path(__file__).with_name("demo.json")
-PROMPT = "The greeting is wrong. Please mend it."
+PROMPT = "The greeting is wrong. Please fix it."
 PROJECT = {
     "greeting.py": '"""Says hello."""\n\n\ndef greet(name: str) -> str:\n    return "Hello " + name\n\n\n'
     'if __name__ == "__main__":\n    print(greet("world"))\n',

@@ -88,7 +88,7 @@ def list_harnesses(names: Names = None, project: Project = "", json: Json = Fals
 def doctor(
     names: Names = None,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Mend what is safe: an outdated integration is installed anew.")
+        bool, typer.Option("--fix", help="Fix what is safe to fix: reinstall an outdated integration.")
     ] = False,
     canary: Annotated[
         str, typer.Option(metavar="MEMBER", help="Send this member a test message, and show how far it gets.")
