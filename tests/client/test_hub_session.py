@@ -82,6 +82,18 @@ async def test_a_connection_that_is_lost_again_and_again(tmp_path: Path) -> None
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize("said", [None, Answer("", "allow", remember="always")], ids=["nothing", "not offered"])
+async def test_an_answer_that_nobody_may_give_does_not_leave_the_agent_waiting(said: Any, tmp_path: Path) -> None:
+    async with running(tmp_path) as hub, Client(hub.url, hub.token) as client:
+        hub.play([Run("echo never")], [Say("end")])
+        new = NewSession(agent="scripted", cwd=hub.cwd, policy="ask")
+        async with asyncio.timeout(BOUND_S):
+            seen = [event async for event in client.turn(new, "go", on_ask=lambda ask: said)]
+        (answer,) = [event for event in seen if isinstance(event, Answer)]
+        assert answer.decision == "deny"
+        assert "it must give True, False or an Answer" in answer.reason or "cannot be remembered" in answer.reason
+
+
 async def test_an_interrupt_that_comes_early(tmp_path: Path) -> None:
     """Before the session has begun with the prompt: it is ended when it does."""
     async with running(tmp_path) as hub, Client(hub.url, hub.token) as client:

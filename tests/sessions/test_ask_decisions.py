@@ -1,12 +1,12 @@
 """Policy first, then rules, then memory, then people; always an answer."""
 
 import asyncio
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
 
-from tieline.events import Answer, Ask, Command, Edit, Event, Fetch, Mcp, OtherAction, Read, Remember
+from tieline.events import Answer, Ask, Command, Edit, Event, Fetch, Mcp, OtherAction, Question, Read, Remember
 from tieline.policy import Level, Policy
 from tieline.sessions.ask_decisions import EXACTLY, AskDecisions, OnAsk, same
 from tieline.testing.wait_for import eventually
@@ -106,6 +106,50 @@ async def test_a_broken_callback_denies() -> None:
     answer, _ = await decide(AskDecisions(Policy(), broken), RUN)
     assert (answer.decision, answer.by) == ("deny", "error")
     assert "oops" in answer.reason
+
+
+NO_DECISION: dict[str, Any] = {
+    "nothing": None,
+    "a word": "allow",
+    "a number": 1,
+    "no decision": Answer("q", "yes"),  # type: ignore[arg-type]
+    "remembered for what is not offered": Answer("q", "allow", remember="forever"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("said", NO_DECISION.values(), ids=NO_DECISION)
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_what_is_no_decision_denies_and_says_why(said: Any, awaited: bool) -> None:
+    async def later(ask: Ask) -> Any:
+        return said
+
+    answer, emitted = await decide(AskDecisions(Policy(), later if awaited else lambda ask: said), RUN)
+    assert answer == emitted[-1]
+    assert answer.decision == "deny"
+    assert repr(getattr(said, "decision", said)) in answer.reason or "forever" in answer.reason
+
+
+async def test_a_callback_whose_own_work_is_cancelled_or_too_slow_denies(caplog: pytest.LogCaptureFixture) -> None:
+    async def cancelled(ask: Ask) -> bool:
+        raise asyncio.CancelledError
+
+    async def too_slow(ask: Ask) -> bool:
+        raise TimeoutError("the approval server")
+
+    for broken, reason in ((cancelled, "it was cancelled"), (too_slow, "TimeoutError: the approval server")):
+        answer, emitted = await decide(AskDecisions(Policy(), broken), RUN)
+        assert (answer.decision, answer.by, emitted[-1]) == ("deny", "error", answer)
+        assert reason in answer.reason
+    assert "too_slow" in caplog.text, "where it failed is logged"
+
+
+async def test_an_answer_is_to_the_ask_that_it_decides() -> None:
+    """Whatever a callback writes there: else the ask would stay open beside its answer."""
+    question = Ask("q", "question", tool="t1", questions=(Question(id="colour", text="Which?"),))
+    said: Any = Answer("another", "allow", tool="another", answers={"colour": "red"})  # type: ignore[dict-item]
+    answer, (told, _) = await decide(AskDecisions(Policy(), lambda ask: said), question)
+    assert isinstance(told, Ask)
+    assert answer == Answer(told.id, "allow", by="caller", tool="t1", answers={"colour": ("red",)})
 
 
 async def test_memory_is_for_the_very_same_action() -> None:

@@ -18,7 +18,7 @@ from ..events import Answer, Ask, Done, Error, Event, Status, TurnStarted
 from ..ids import new_id
 from ..protocol.request_bodies import Decision, NewPrompt, NewSession, SessionChange
 from ..protocol.stream_frames import AnyHubFrame, AskFrame, DeltaFrame, EventFrame, Ready
-from ..sessions.ask_decisions import OnAsk, deny, yes_or_no
+from ..sessions.ask_decisions import OnAsk, decide
 from ..sessions.records import SessionRecord, digest
 from .errors import HubError, HubUnreachable, error_by_name
 from .read_turns import ReadTurns
@@ -249,14 +249,7 @@ class HubSession:
     # --- asks ------------------------------------------------------------------------------------------
 
     async def _decide(self, ask: Ask, on_ask: OnAsk) -> None:
-        try:
-            answer = on_ask(ask)
-            if not isinstance(answer, bool | Answer):
-                answer = await answer
-            if isinstance(answer, bool):
-                answer = yes_or_no(ask, answer)
-        except Exception as error:  # a broken terminal must not leave the agent waiting, nor allow anything
-            answer = deny(ask, f"the decision failed: {type(error).__name__}: {error}", by="error")
+        answer = await decide(on_ask, ask)
         self._local_answers[ask.id] = answer
         decision = Decision(
             decision=answer.decision,

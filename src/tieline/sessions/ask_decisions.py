@@ -5,7 +5,10 @@ question stays open hangs for ever.
 """
 
 import asyncio
+import inspect
+import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +18,8 @@ from ..errors import UsageError
 from ..events import Answer, Ask, needs
 from ..ids import new_id
 from ..policy import Policy
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_EXPIRY_S = 3600.0
 """How long people get. An hour: long enough for a lunch, short enough that nothing hangs over night."""
@@ -58,8 +63,38 @@ def lost(ask: Ask) -> Answer:
     return deny(ask, "Tieline was restarted before anyone answered", by="restart")
 
 
+async def decide(on_ask: OnAsk, ask: Ask) -> Answer:
+    """What the caller decides. A broken callback must not leave the agent waiting, nor allow anything: what it raises,
+    and what is no decision about this ask, is a denial that says so."""
+    try:
+        said: Any = on_ask(ask)
+        if inspect.isawaitable(said):
+            said = await said
+    except asyncio.CancelledError:
+        if (us := asyncio.current_task()) is not None and us.cancelling():
+            raise
+        return deny(ask, "the decision failed: it was cancelled", by="error")  # something that the callback waited for
+    except Exception as error:
+        logger.exception("on_ask failed; the ask is denied")
+        return deny(ask, f"the decision failed: {type(error).__name__}: {error}", by="error")
+    if isinstance(said, bool):
+        answer = yes_or_no(ask, said)
+    elif isinstance(said, Answer):
+        chosen = {id: (one,) if isinstance(one, str) else tuple(one) for id, one in said.answers.items()}
+        answer = replace(said, ask=ask.id, tool=ask.tool, by=said.by or "caller", answers=chosen)
+    else:
+        return deny(ask, f"on_ask gave {said!r}; it must give True, False or an Answer", by="error")
+    try:
+        check(ask, answer)
+    except UsageError as error:
+        return deny(ask, error.message, by=answer.by)
+    return answer
+
+
 def check(ask: Ask, answer: Answer) -> None:
     """Raises UsageError for what nobody may decide about this ask."""
+    if answer.decision not in ("allow", "deny"):
+        raise UsageError(f"the decision is {answer.decision!r}", field="decision", hint="It must be 'allow' or 'deny'.")
     if ask.at_terminal:
         raise UsageError(ask.at_terminal, field="ask", hint="Nothing was decided.")
     if ask.withheld and answer.decision == "allow":
@@ -149,16 +184,6 @@ class AskDecisions:
             return deny(ask, "there is nobody to answer", by="nobody")
         try:
             async with asyncio.timeout(self._expiry_s):
-                decision = self.on_ask(ask)
-                if not isinstance(decision, bool | Answer):
-                    decision = await decision
+                return await decide(self.on_ask, ask)
         except TimeoutError:
             return expired(ask, self._expiry_s or 0)
-        except Exception as error:  # a broken callback must not leave the agent waiting, nor allow anything
-            return deny(ask, f"the decision failed: {type(error).__name__}: {error}", by="error")
-        answer = yes_or_no(ask, decision) if isinstance(decision, bool) else decision
-        try:
-            check(ask, answer)
-        except UsageError as error:
-            return deny(ask, error.message, by=answer.by)
-        return answer
