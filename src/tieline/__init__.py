@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from . import events
     from .api import Job, open_session, run, run_parallel
     from .drivers.base import Attachment, McpServer, Prompt
+    from .drivers.options import Options
     from .errors import TielineError
     from .events import Answer, Ask, Done, Event
     from .policy import Policy
@@ -25,6 +26,7 @@ __all__ = [
     "Event",
     "Job",
     "McpServer",
+    "Options",
     "Policy",
     "Prompt",
     "Session",
@@ -44,6 +46,7 @@ _HOMES = {
     "Event": "events",
     "Job": "api",
     "McpServer": "drivers.base",
+    "Options": "drivers.options",
     "Policy": "policy",
     "Prompt": "drivers.base",
     "Session": "sessions.session",

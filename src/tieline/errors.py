@@ -19,7 +19,7 @@ TielineError
 │   ├── BusUnavailable    its server did not answer in time
 │   ├── BusClosed         it was closed here
 │   └── Conflict          an entry is not at the expected revision
-└── SessionClosed         the session is over
+└── SessionClosed         the session is over, or not open yet
 
 What goes wrong *inside* a turn (a model error, a refused tool, a timeout) is not an exception: it is an
 `error` event and the `done` that ends the turn.
@@ -125,8 +125,13 @@ class ProtocolError(AgentError):
 
 
 class SessionClosed(TielineError):
-    def __init__(self) -> None:
-        super().__init__("the session is closed", hint="Open a new session; resume= continues the conversation.")
+    def __init__(
+        self,
+        message: str = "the session is closed",
+        *,
+        hint: str = "Open a new session; resume= continues the conversation.",
+    ) -> None:
+        super().__init__(message, hint=hint)
 
 
 class BadSubject(UsageError):

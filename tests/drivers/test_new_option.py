@@ -26,7 +26,7 @@ SOURCE = Path(__file__).parent.parent.parent / "src" / "tieline"
 ADDED: Mapping[str, tuple[tuple[str, str], ...]] = {
     "drivers/base.py": (
         ('    effort: Annotated[str, setting("Effort', '    flavour: str = ""\n'),
-        ("    effort: str\n", "    flavour: str\n"),
+        ("    effort: str | None\n", "    flavour: str | None\n"),
         ("    effort: tuple[str, ...] = ()", "    flavour: bool = False\n"),
     ),
     "drivers/scripted.py": (

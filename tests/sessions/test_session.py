@@ -130,6 +130,46 @@ async def test_a_closed_session_says_so(tmp_path: Path) -> None:
     await session.close()
 
 
+async def test_a_session_that_is_not_open_yet_says_so(tmp_path: Path) -> None:
+    session = open_session(Scripted(), cwd=tmp_path)
+    with pytest.raises(SessionClosed, match="not open yet") as refused:
+        await collect(session.turn("go"))
+    assert "async with" in refused.value.hint
+
+
+async def test_an_open_session_is_not_opened_again(tmp_path: Path) -> None:
+    session = open_session(Scripted([[Say("one")], [Say("two")]]), cwd=tmp_path)
+    async with session:
+        with pytest.raises(UsageError, match="open already"):
+            async with session:
+                pass
+        assert done(await collect(session.turn("go"))).text == "one"
+    async with session:  # it may be opened again after its end
+        assert done(await collect(session.turn("go"))).text == "one"
+
+
+async def test_a_turn_that_its_reader_left_and_keeps_does_not_hold_up_the_next(tmp_path: Path) -> None:
+    """It would wait for itself for ever."""
+    async with open_session(Scripted([[Say("one"), Stall()], [Say("two")]]), cwd=tmp_path) as session:
+        kept = session.turn("go")
+        async for event in kept:
+            if isinstance(event, Text):
+                break
+        with pytest.raises(UsageError, match="not read to its end") as refused:
+            await collect(session.turn("and now"))
+        assert "aclosing" in refused.value.hint
+        await kept.aclose()
+        assert done(await collect(session.turn("and now"))).text == "two"
+
+
+async def test_a_turn_that_its_reader_left_is_over_for_the_next(tmp_path: Path) -> None:
+    async with open_session(Scripted([[Say("one"), Stall()], [Say("two")]]), cwd=tmp_path) as session:
+        async for event in session.turn("go"):
+            if isinstance(event, Text):
+                break
+        assert done(await collect(session.turn("and now"))).text == "two"
+
+
 async def test_timeout_is_told_as_such(tmp_path: Path) -> None:
     async with open_session(Scripted([[Stall()], [Say("after")]]), cwd=tmp_path) as session:
         assert done(await collect(session.turn("go", timeout=0.05))).status == "timeout"

@@ -15,7 +15,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypedDict, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, TypedDict, cast, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -102,12 +102,12 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
 
 
 class AgentOptionsDict(TypedDict, total=False):
-    """AgentOptions as keyword arguments."""
+    """AgentOptions as keyword arguments. None: as if it were left out."""
 
     policy: Policy | str | None
-    model: str
-    effort: str
-    system: str
+    model: str | None
+    effort: str | None
+    system: str | None
     accept_unenforced: bool
     max_turns: int | None
     max_budget_usd: float | None
@@ -283,6 +283,14 @@ def check_spec(driver: Driver, spec: Spec) -> None:
             raise Unsupported(driver.name, name)
     if spec.effort and spec.effort not in features.effort:
         raise Unsupported(driver.name, f"effort {spec.effort!r}", hint=f"It takes: {', '.join(features.effort)}.")
+    for name in ("max_turns", "max_budget_usd"):
+        value = getattr(spec, name)
+        if value is not None and not value > 0:
+            raise UsageError(f"{name} is {value:g}", field=name, hint="It must be more than zero.")
+    for name, server in spec.mcp_servers.items():
+        if bool(server.command) == bool(server.url):
+            much = "both a command and a URL" if server.url else "no command and no URL"
+            raise UsageError(f"the MCP server {name!r} has {much}", field="mcp_servers", hint="Give it either of them.")
     if spec.fork and not spec.resume:
         raise UsageError("fork without resume", field="fork", hint="Name the conversation to copy with resume.")
     _check_cwd(spec.cwd)
@@ -307,9 +315,16 @@ def check_args(agent: str, args: Iterable[str], kept: Iterable[str], *, field: s
 
 def check_prompt(driver: Driver, prompt: Prompt) -> None:
     """Refuse an empty prompt and attachments that the agent cannot take."""
+    said = cast("object", prompt)
+    if not isinstance(said, Prompt) or not isinstance(cast("object", prompt.text), str):
+        kind = type(said.text if isinstance(said, Prompt) else said).__name__
+        raise UsageError(f"the prompt is of type {kind}", field="prompt", hint="Give a text, or a tieline.Prompt.")
     if not prompt.text.strip() and not prompt.attachments:
         raise UsageError("the prompt is empty", field="prompt", hint="Say what the agent should do.")
     for attachment in prompt.attachments:
+        if not isinstance(cast("object", attachment), Attachment):
+            hint = "Give it as tieline.Attachment(path=…, media_type=…)."
+            raise UsageError(f"an attachment is of type {type(attachment).__name__}", field="attachments", hint=hint)
         family = attachment.media_type.split("/")[0] + "/*"
         if not {attachment.media_type, family, "*/*"} & set(driver.features.attachments):
             raise Unsupported(driver.name, f"attachments of type {attachment.media_type}")

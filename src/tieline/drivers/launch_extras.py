@@ -49,4 +49,4 @@ def check_extras(agent: str, arguments: Sequence[str], environment: Sequence[str
 
 def with_environment(env: Mapping[str, str], environment: Sequence[str]) -> Mapping[str, str]:
     """The agent's environment with what its session adds."""
-    return {**env, **dict(each.split("=", 1) for each in environment)} if environment else env
+    return {**env, **dict(each.partition("=")[::2] for each in environment)} if environment else env

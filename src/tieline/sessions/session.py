@@ -1,14 +1,17 @@
 """A driven session: one conversation, one turn at a time, with time limits."""
 
 import asyncio
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, suppress
+from types import AsyncGeneratorType
+from typing import cast
 
 from msgspec.structs import replace
 
 from ..drivers.base import CanWarmUp, Conversation, Driver, EnforcesTimeout, Prompt, Spec, check_prompt, check_spec
 from ..drivers.run_as import with_run_as
-from ..errors import SessionClosed, TielineError, Unsupported
+from ..errors import SessionClosed, TielineError, Unsupported, UsageError
 from ..events import Answer, Done, Error, Event, Init, TurnStarted
 from ..policy import Receipt
 from ..processes import spawn
@@ -16,6 +19,8 @@ from .ask_decisions import DEFAULT_EXPIRY_S, AskDecisions, ByRules, OnAsk
 
 ABANDON_GRACE_S = 10.0
 """How long an abandoned turn may take to end after its interrupt; then the conversation is closed."""
+
+Events = AsyncGeneratorType[Event, None]
 
 WARM_UP_S = 10.0
 """How long an agent may take to do ahead what its first turn would do."""
@@ -35,16 +40,27 @@ class Session:
     ) -> None:
         """`timeout_s` is the limit of a turn that is given none of its own."""
         check_spec(driver, spec)
+        if on_ask is not None and not callable(cast("object", on_ask)):
+            hint = "Give a function that gets the Ask. To allow everything, say policy='full'."
+            raise UsageError(f"on_ask is {on_ask!r}", field="on_ask", hint=hint)
+        if ask_expiry_s is not None:
+            _check_time("ask_expiry_s", ask_expiry_s)
         self.timeout_s = timeout_s
         self.driver = driver
         self.spec = spec
         self._asks = AskDecisions(spec.policy, on_ask, expiry_s=ask_expiry_s)
         self._conversation: Conversation | None = None
         self._stack = AsyncExitStack()
+        self._entered = False
         self._turn = asyncio.Lock()
+        self._reading: weakref.ref[Events] | None = None  # the turn that holds the lock
+        self._reader: asyncio.Task[object] | None = None  # that began it
         self.marks: list[str] = []  # of the processes that were started for it, as far as they live
 
     async def __aenter__(self) -> "Session":
+        if self._conversation is not None:
+            raise UsageError("the session is open already", field="session", hint="Make another with open_session.")
+        self._entered = True
         spawn.started.set(self.marks)
         self._conversation = await self._stack.enter_async_context(self.driver.open(self.spec, self._asks))
         return self
@@ -81,12 +97,23 @@ class Session:
     def receipt(self) -> Receipt:
         return with_run_as(self.driver, self._open().receipt)
 
-    async def turn(self, prompt: str | Prompt, *, timeout: float | None = None) -> AsyncGenerator[Event, None]:
-        """One turn's events, ending with its one `done`. Leaving the loop early interrupts the turn."""
-        if isinstance(prompt, str):
-            prompt = Prompt(prompt)
+    def turn(self, prompt: str | Prompt, *, timeout: float | None = None) -> AsyncGenerator[Event, None]:
+        """One turn's events, ending with its one `done`. Leaving the loop early interrupts the turn. One turn runs at a
+        time: another waits for it."""
+        itself: list[weakref.ref[Events]] = []
+        events = self._events(Prompt(prompt) if isinstance(prompt, str) else prompt, timeout, itself)
+        itself.append(weakref.ref(cast("Events", events)))
+        return events
+
+    async def _events(
+        self, prompt: Prompt, timeout: float | None, itself: "list[weakref.ref[Events]]"
+    ) -> AsyncGenerator[Event, None]:
         check_prompt(self.driver, prompt)
+        if timeout is not None:
+            _check_time("timeout", timeout)
+        self._check_not_reading()
         async with self._turn:
+            self._reading, self._reader = itself[0], asyncio.current_task()
             conversation = self._open()
             if isinstance(conversation, EnforcesTimeout):
                 conversation.enforces_timeout = timeout is None
@@ -127,6 +154,16 @@ class Session:
                 if not finished:
                     await self._abandon(conversation, events)
 
+    def _check_not_reading(self) -> None:
+        """Whoever left a turn half read, and keeps it, would wait for itself: nobody else goes on reading."""
+        left = self._reading() if self._reading is not None and self._turn.locked() else None
+        if left is not None and not left.ag_running and self._reader is asyncio.current_task():
+            raise UsageError(
+                "the last turn was not read to its end",
+                field="prompt",
+                hint="Read on to its `done`, or end it: `async with aclosing(session.turn(…)) as events`.",
+            )
+
     @property
     def on_ask(self) -> OnAsk | None:
         """Who decides what the policy leaves open."""
@@ -161,6 +198,8 @@ class Session:
         await self._open().steer(text)
 
     def _open(self) -> Conversation:
+        if self._conversation is None and not self._entered:
+            raise SessionClosed("the session is not open yet", hint="Enter it first: `async with session:`.")
         if self._conversation is None:
             raise SessionClosed
         return self._conversation
@@ -177,6 +216,11 @@ class Session:
         except (TimeoutError, asyncio.CancelledError):
             await self.close()
             raise
+
+
+def _check_time(name: str, seconds: object) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        raise UsageError(f"{name} is {seconds!r}", field=name, hint="It takes a number of seconds, more than zero.")
 
 
 async def _whole(events: AsyncIterator[Event], prompt: Prompt) -> AsyncIterator[Event]:
