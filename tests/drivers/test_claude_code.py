@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from importlib.metadata import version
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tieline.api import open_session
@@ -328,3 +329,41 @@ async def test_probe(rig: ClaudeCodeRig) -> None:
 def test_the_sdk_is_pinned() -> None:
     pins = (Path(__file__).parents[2] / "requirements" / "dev.txt").read_text()
     assert f"\nclaude-agent-sdk=={version('claude-agent-sdk')} \\\n" in pins
+
+
+# --- a repository of somebody else ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [Policy("deny", "deny", "deny"), Policy("allow", "ask", "allow")], ids=str)
+async def test_a_repositorys_settings_run_nothing_where_commands_are_not_allowed(
+    tmp_path: Path, place: Path, policy: Policy
+) -> None:
+    """By themselves hooks, MCP servers and key helpers run before anybody is asked."""
+    ran = tmp_path / "ran"
+    ran.mkdir()
+    fired = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd")
+    hooks = {name: [{"hooks": [{"type": "command", "command": f"touch {ran}/{name}"}]}] for name in fired}
+    settings = {
+        "hooks": hooks,
+        "apiKeyHelper": f"touch {ran}/key; echo key",
+        "env": {"BASH_ENV": f"{place}/env.sh", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1"},
+        "enableAllProjectMcpServers": True,
+        "permissions": {"deny": ["Read(./secret.txt)"]},
+    }
+    server = {"command": "sh", "args": ["-c", f"touch {ran}/server; cat"]}
+    (place / ".git").mkdir()
+    (place / ".claude").mkdir()
+    (place / ".claude/settings.json").write_bytes(msgspec.json.encode(settings))
+    (place / ".claude/settings.local.json").write_bytes(msgspec.json.encode({"hooks": hooks}))
+    (place / ".mcp.json").write_bytes(msgspec.json.encode({"mcpServers": {"own": server}}))
+    (place / "CLAUDE.md").write_text("Words of the repository. @more.md")
+    (place / "more.md").write_text("Imported words.")
+    (place / "secret.txt").write_text("A secret of the place.")
+    async with ClaudeCodeRig(tmp_path / "home") as rig:
+        rig.play([Call("Read", {"file_path": str(place / "secret.txt")})], [Say("Done.")])
+        async with talk(rig, place, policy) as session:
+            events = await collect(session.turn("read it"))
+        assert done(events).status == "success"
+        assert not list(ran.iterdir())
+        assert "Words of the repository." in rig.heard() and "Imported words." in rig.heard()
+        assert "A secret of the place." not in rig.heard()  # what a repository denies holds

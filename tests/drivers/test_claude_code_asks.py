@@ -112,7 +112,8 @@ async def test_user_rules_are_honoured_when_told_so(tmp_path: Path, place: Path)
     """Then Claude Code's own suggestions are offered, and kept by Claude Code itself."""
     decide = Decide("always")
     (place / ".git").mkdir()  # Claude Code keeps a project's rules at its root
-    async with ClaudeCodeRig(tmp_path / "home", ClaudeCodeOptions(user_rules=True)) as rig:
+    options = ClaudeCodeOptions(user_rules=True, setting_sources=("user", "project", "local"))
+    async with ClaudeCodeRig(tmp_path / "home", options) as rig:
         rig.settings(permissions={"allow": ["Bash(touch allowed*)"]})
         rig.play([Run("touch allowed.txt")], [Run("mkdir made")], [Say("Ok.")])
         async with talk(rig, place, ASK, on_ask=decide) as session:
@@ -126,6 +127,17 @@ async def test_user_rules_are_honoured_when_told_so(tmp_path: Path, place: Path)
         async with talk(rig, place, ASK, on_ask=decide) as session:
             await collect(session.turn("again"))
     assert len(decide.asks) == 1, "it was remembered for ever"
+
+
+async def test_what_would_be_kept_in_settings_that_do_not_count_is_not_offered(tmp_path: Path, place: Path) -> None:
+    decide = Decide("session")
+    (place / ".git").mkdir()
+    async with ClaudeCodeRig(tmp_path / "home", ClaudeCodeOptions(user_rules=True)) as rig:
+        rig.play([Run("mkdir made")], [Say("Ok.")])
+        async with talk(rig, place, ASK, on_ask=decide) as session:
+            await collect(session.turn("do it"))
+    (ask,) = decide.asks
+    assert ask.remember == ("session",) and "always" not in ask.scopes
 
 
 def words(word: str) -> McpServer:

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -297,6 +297,53 @@ except AgentStartFailed:
     assert ended.returncode == 0, ended.stderr
 
 
+def test_a_repositorys_own_settings_count_only_where_commands_are_allowed(tmp_path: Path) -> None:
+    """They name programs: hooks, MCP servers, what fetches a key. What they deny holds, and instructions are text."""
+    repository, inner = tmp_path / "shop", tmp_path / "shop/web/app"
+    (repository / ".git").mkdir(parents=True)
+    (inner / ".claude").mkdir(parents=True)
+    (tmp_path / "CLAUDE.md").write_text("not of the repository")
+    (repository / "CLAUDE.md").write_text("be kind\0\n")
+    (repository / "web/CLAUDE.md").symlink_to("/etc/hostname")
+    (inner / "CLAUDE.md").write_text("it reads this one itself")
+    (inner / ".claude/settings.json").write_text('{"permissions": {"deny": ["Read(.env)", "Bash(rm:*)"]}, "hooks": {}}')
+    (inner / ".claude/settings.local.json").write_text('{"permissions": {"deny": "all"}}')
+
+    def flags(policy: Policy, sources: tuple[Literal["user", "project", "local"], ...] | None = None) -> list[str]:
+        options = ClaudeCodeOptions(command=("claude",), setting_sources=sources)
+        started = launch_command(Spec(cwd=str(inner), system="Briefly.", policy=policy), options)
+        read = started.env.get("CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD") == "1"
+        assert read == (f"--add-dir={inner}" in started.argv)
+        return [*started.argv, *(["read"] if read else [])]
+
+    above = f"Instructions of the repository, in {repository}/CLAUDE.md:\n\nbe kind"
+    for policy in (Policy(), Policy("allow", "ask", "allow"), Policy("deny", "deny", "deny")):
+        told = flags(policy)
+        assert {"--setting-sources=user", f"--append-system-prompt={above}\n\nBriefly.", "read"} <= set(told)
+        (denied,) = [word for word in told if word.startswith("--disallowedTools=")]
+        assert denied.endswith("Read(.env),Bash(rm:*)")
+    for told in (
+        flags(Policy("ask", "allow", "ask")),
+        flags(Policy(), ("user", "project")),
+        flags(Policy(), ("user",)),
+    ):
+        assert "--append-system-prompt=Briefly." in told and "read" not in told
+        assert not any("Read(.env)" in word for word in told)
+    assert not any(word.startswith("--setting-sources") for word in flags(Policy("ask", "allow", "ask")))
+    assert "--setting-sources=user,project" in flags(Policy(), ("user", "project"))
+
+
+def test_what_a_repository_writes_never_keeps_it_from_starting(tmp_path: Path) -> None:
+    inner = tmp_path / "a"
+    (tmp_path / ".git").mkdir()
+    (inner / ".claude").mkdir(parents=True)
+    (tmp_path / "CLAUDE.md").write_text("x" * 1_000_000)
+    many = ",".join(f'"Read(./{number})"' for number in range(9000))
+    (inner / ".claude/settings.json").write_text(f'{{"permissions": {{"deny": [{many}]}}}}')
+    started = launch_command(Spec(cwd=str(inner)), ClaudeCodeOptions(command=("claude",)))
+    assert all(len(word) < 100_000 for word in started.argv)
+
+
 def test_resume_and_fork() -> None:
     resumed = launch(resume="abc")
     assert resumed.native_id == "abc"
@@ -345,6 +392,8 @@ def test_receipt(policy: Policy) -> None:
         loophole = capability != "shell" and line.level != "allow" and policy.shell != "deny"
         assert ("a permitted command can still" in line.note) == loophole
         assert ("inside a skill's text" in line.note) == (capability == "shell" and line.level == "ask")
+    trusting = ClaudeCode(ClaudeCodeOptions(setting_sources=("user", "local"))).enforce(policy)
+    assert ("hooks and servers run without an ask" in trusting.shell.note) == (policy.shell != "allow")
 
 
 # --- signing in --------------------------------------------------------------------------------------------

@@ -53,12 +53,13 @@ class ClaudeCodeConversation:
         native_id: str,
         meter: ClaudeCodeUsageMeter,
         user_rules: bool,
+        repository: bool,
     ) -> None:
         self.receipt = receipt
         self._agent = agent
         self._process = process
         self._ask = ask
-        self._permissions = ToolPermissions(spec.policy, spec.cwd, user_rules=user_rules)
+        self._permissions = ToolPermissions(spec.policy, spec.cwd, user_rules=user_rules, repository=repository)
         hidden = (*permission_rules(spec.policy)[1], *(rule for rule in spec.disallowed_tools if "(" not in rule))
         self._normaliser = ClaudeCodeNormaliser(agent, receipt, hidden, meter)
         self._normaliser.native_id = native_id

@@ -20,7 +20,7 @@ from ..model_list import ModelList
 from ..registry import parse_options
 from ..version_command import ask_version
 from .conversation import ClaudeCodeConversation
-from .launch import ARGS, INSTALL, RESERVED_ARGS, ClaudeCodeOptions, executable, launch_command
+from .launch import ARGS, INSTALL, RESERVED_ARGS, ClaudeCodeOptions, executable, launch_command, trusts_repository
 from .policy import enforce
 from .usage import ClaudeCodeUsageMeter, previous_usage
 
@@ -100,14 +100,17 @@ class ClaudeCode:
         return Probe(found=True, path=path, version=version, signed_in=_signed_in(env))
 
     def enforce(self, policy: Policy) -> Receipt:
-        return enforce(policy, user_rules=self.options.user_rules)
+        foreign = policy.shell != "allow" and trusts_repository(policy, self.options)
+        return enforce(policy, user_rules=self.options.user_rules, repository=foreign)
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[ClaudeCodeConversation, None]:
         check_args(self.name, spec.arguments, RESERVED_ARGS, field="arguments")
         launch = launch_command(spec, self.options, self.name)
         # A command of the user's own may bring its credentials along.
-        if not self.options.command and await asyncio.to_thread(_signed_in, launch.env, spec.cwd) is False:
+        repository = trusts_repository(spec.policy, self.options)
+        settings = spec.cwd if repository else ""
+        if not self.options.command and await asyncio.to_thread(_signed_in, launch.env, settings) is False:
             raise NotSignedIn(self.name, "it is not signed in", hint=SIGN_IN)
         before = await asyncio.to_thread(previous_usage, launch.env, spec.resume)
         try:
@@ -127,6 +130,7 @@ class ClaudeCode:
             native_id=launch.native_id,
             meter=ClaudeCodeUsageMeter(before),
             user_rules=self.options.user_rules,
+            repository=repository,
         )
         async with AsyncExitStack() as stack:
             stack.push_async_callback(talk.stop)  # it reads until the process has ended

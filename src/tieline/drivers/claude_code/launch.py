@@ -12,7 +12,10 @@ from msgspec import Struct
 
 from ...config import setting
 from ...errors import AgentMissing
+from ...policy import Policy
+from ...safe_file_read import read_inside
 from ..base import McpServer, Spec
+from ..repository_folders import repository_folders
 from .policy import permission_rules
 
 SDK = "claude_agent_sdk"
@@ -53,9 +56,28 @@ class ClaudeCodeOptions(Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
     setting_sources: Annotated[
         tuple[Literal["user", "project", "local"], ...] | None,
-        setting("Which of Claude Code's own settings count. Without it: all, as for `claude` itself.", ("user",)),
+        setting(
+            "Which of Claude Code's own settings count. Without it: all where commands are allowed, else the user's.",
+            ("user",),
+        ),
     ] = None
     start_timeout_s: Annotated[float, setting("Seconds that the agent may take to start.", 60.0)] = 30.0
+
+
+OUTER_INSTRUCTIONS = "CLAUDE.md"
+MAX_INSTRUCTIONS = 32 * 1024
+"""Of all of them together: an argument has no room for 128 KiB."""
+REPOSITORY_SETTINGS = (".claude/settings.json", ".claude/settings.local.json")
+MAX_SETTINGS = 256 * 1024
+MAX_DENIALS = 32 * 1024
+
+
+class _Permissions(Struct, frozen=True):
+    deny: tuple[str, ...] = ()
+
+
+class _Settings(Struct, frozen=True):
+    permissions: _Permissions = _Permissions()
 
 
 class ClaudeCodeLaunch(Struct, frozen=True):
@@ -68,6 +90,11 @@ def launch_command(spec: Spec, options: ClaudeCodeOptions, name: str = "claude-c
     """How the agent is started. Raises AgentMissing."""
     native_id = spec.resume if spec.resume and not spec.fork else str(uuid4())
     allowed, denied = permission_rules(spec.policy)
+    sources, system = options.setting_sources, spec.system
+    if sources is None and not trusts_repository(spec.policy, options):
+        sources = ("user",)
+        denied += _repository_denials(spec.cwd)
+        system = "\n\n".join(filter(None, (_outer_instructions(spec.cwd), system)))
     argv = [
         *executable(name, options, {**spec.env, **options.env}),
         *ARGS,
@@ -78,6 +105,10 @@ def launch_command(spec: Spec, options: ClaudeCodeOptions, name: str = "claude-c
     ]
     env = {key: value for key, value in {**spec.env, **options.env}.items() if key != INHERITED}
     env |= {"CLAUDE_CODE_ENTRYPOINT": ENTRY, "PWD": spec.cwd}
+    if sources != options.setting_sources:
+        # Without the repository's settings it reads the instructions in directories that are added only.
+        env["CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD"] = "1"
+        argv.append(f"--add-dir={spec.cwd}")
     if version := _sdk_version():
         env["CLAUDE_AGENT_SDK_VERSION"] = version
     for flag, value in {
@@ -85,7 +116,7 @@ def launch_command(spec: Spec, options: ClaudeCodeOptions, name: str = "claude-c
         "--effort": spec.effort,
         "--max-turns": spec.max_turns,
         "--max-budget-usd": spec.max_budget_usd,
-        "--append-system-prompt": spec.system,
+        "--append-system-prompt": system,
         "--allowedTools": ",".join((*allowed, *spec.allowed_tools)),
         "--disallowedTools": ",".join((*denied, *spec.disallowed_tools)),
         "--mcp-config": _mcp_config(spec.mcp_servers, env) if spec.mcp_servers else "",
@@ -96,9 +127,41 @@ def launch_command(spec: Spec, options: ClaudeCodeOptions, name: str = "claude-c
             argv.append(f"{flag}={value}")  # one word: a value that starts with a dash is never taken for a flag
     if spec.fork:
         argv.append("--fork-session")
-    if options.setting_sources is not None:
-        argv.append(f"--setting-sources={','.join(options.setting_sources)}")
+    if sources is not None:
+        argv.append(f"--setting-sources={','.join(sources)}")
     return ClaudeCodeLaunch(tuple(argv), env, native_id)
+
+
+def trusts_repository(policy: Policy, options: ClaudeCodeOptions) -> bool:
+    """Whether a repository's own settings count. They name programs (hooks, MCP servers, what fetches a key), which
+    Claude Code runs without asking anybody."""
+    if options.setting_sources is None:
+        return policy.shell == "allow"
+    return not {"project", "local"}.isdisjoint(options.setting_sources)
+
+
+def _repository_denials(cwd: str) -> tuple[str, ...]:
+    """What a repository's settings deny: that can only take away."""
+    found: list[str] = []
+    for name in REPOSITORY_SETTINGS:
+        with suppress(OSError, msgspec.MsgspecError):
+            settings = msgspec.json.decode(read_inside(cwd, name, MAX_SETTINGS), type=_Settings)
+            found += [rule for rule in settings.permissions.deny if rule and rule.isprintable()]
+    return tuple(found) if sum(map(len, found)) <= MAX_DENIALS else ()
+
+
+def _outer_instructions(cwd: str) -> str:
+    """Those of the repository above the session's directory, the outermost first."""
+    above = Path(cwd).absolute().parents
+    texts: list[str] = []
+    for folder in (folder for folder in repository_folders(cwd) if folder in above):
+        with suppress(OSError):
+            text = read_inside(str(folder), OUTER_INSTRUCTIONS, MAX_INSTRUCTIONS).decode(errors="replace")
+            text = text.replace("\0", "").strip()
+            texts.append(f"Instructions of the repository, in {folder / OUTER_INSTRUCTIONS}:\n\n{text}")
+    while sum(len(text.encode()) for text in texts) > MAX_INSTRUCTIONS:
+        texts.pop()  # the nearest count most
+    return "\n\n".join(reversed(texts))
 
 
 def _mcp_config(servers: Mapping[str, McpServer], env: dict[str, str]) -> str:

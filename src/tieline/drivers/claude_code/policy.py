@@ -27,6 +27,7 @@ DESTINATIONS = {
 }
 OWN_RULES = "your own allow rules, and commands that Claude Code knows to be harmless, pass without an ask"
 EMBEDDED = "a command inside a skill's text runs by the skill's own and your allow rules"
+REPOSITORY = "the repository's own settings count: their hooks and servers run without an ask"
 SHELL_CAN: dict[Capability, str] = {
     "file_write": "a permitted command can still write files: there is no sandbox",
     "network": "a permitted command can still open connections: there is no sandbox",
@@ -40,17 +41,22 @@ def permission_rules(policy: Policy) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return allowed, denied
 
 
-def enforce(policy: Policy, *, user_rules: bool) -> Receipt:
-    return Receipt.from_lines({capability: _enforcement(policy, capability, user_rules) for capability in CAPABILITIES})
+def enforce(policy: Policy, *, user_rules: bool, repository: bool = False) -> Receipt:
+    """`repository`: its own settings count although commands are not allowed."""
+    return Receipt.from_lines(
+        {capability: _enforcement(policy, capability, user_rules, repository) for capability in CAPABILITIES}
+    )
 
 
-def _enforcement(policy: Policy, capability: Capability, user_rules: bool) -> Enforcement:
+def _enforcement(policy: Policy, capability: Capability, user_rules: bool, repository: bool) -> Enforcement:
     level = policy.level(capability)
     notes: list[str] = []
     if level == "ask" and user_rules:
         notes.append(OWN_RULES)
     if level == "ask" and capability == "shell":
         notes.append(EMBEDDED)
+    if repository and capability == "shell":
+        notes.append(REPOSITORY)
     if level != "allow" and capability != "shell" and policy.shell != "deny":
         notes.append(SHELL_CAN[capability])
     return Enforcement(level, "prompt" if level == "ask" else "rule", "; ".join(notes))
@@ -76,8 +82,10 @@ class PermissionContext(Protocol):
 class ToolPermissions:
     """What one conversation's tool calls need, and what was granted for the rest of it."""
 
-    def __init__(self, policy: Policy, cwd: str, *, user_rules: bool) -> None:
+    def __init__(self, policy: Policy, cwd: str, *, user_rules: bool, repository: bool = True) -> None:
+        """`repository`: its own settings count, so what is kept there holds in the next session as well."""
         self._policy = policy
+        self._lasting = frozenset(DESTINATIONS) if repository else frozenset({"userSettings"})
         self._cwd = cwd
         self._user_rules = user_rules
         self._granted: set[str] = set()
@@ -171,7 +179,9 @@ class ToolPermissions:
         what = "; ".join(map(_describe_update, suggestions))
         scopes: dict[Remember, str] = {"session": f"{what}, this session"}
         kept = [
-            DESTINATIONS[suggestion.destination] for suggestion in suggestions if suggestion.destination in DESTINATIONS
+            DESTINATIONS[suggestion.destination]
+            for suggestion in suggestions
+            if suggestion.destination in self._lasting
         ]
         if kept:
             scopes["always"] = f"{what}, from now on ({', '.join(dict.fromkeys(kept))})"
