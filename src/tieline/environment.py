@@ -16,6 +16,8 @@ def variable(name: str) -> str:
 OURS = "TIELINE_"
 THEIRS = "TIELINE_HOME"
 """The one variable of ours that agents inherit: with it they find the hub, which knows them as agents."""
+MARK = "TIELINE_CHILD"
+"""Marks an agent's process and, inherited, all its descendants."""
 SECRET = "env:"
 """A configuration string with this prefix is read from that variable, so that the file holds no secret."""
 

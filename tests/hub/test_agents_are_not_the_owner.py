@@ -23,7 +23,7 @@ from tieline.drivers.scripted import Scripted
 from tieline.envelopes import address
 from tieline.hub.security import peer_credentials
 from tieline.hub.security.peer_credentials import MAX_COMMAND, peer_of
-from tieline.processes.ancestry import UNKNOWN
+from tieline.processes.ancestry import UNKNOWN, Ancestry
 from tieline.script import Reply, Run
 from tieline.testing.wait_for import eventually
 
@@ -218,11 +218,11 @@ async def test_whoever_cannot_be_told_is_nobody(tmp_path: Path, monkeypatch: pyt
             patch.setattr(os, "getuid", lambda: 4242)
             assert "for the user who runs the hub" in peer_of(theirs).problem
 
-        def unknown(pid: int) -> str:
-            return UNKNOWN
+        def unknown(pid: int) -> Ancestry:
+            return Ancestry(UNKNOWN)
 
         with monkeypatch.context() as patch:
-            patch.setattr(peer_credentials, "agent_ancestor", unknown)
+            patch.setattr(peer_credentials, "ancestry", unknown)
             assert "cannot be told" in peer_of(theirs).problem
     with socket.socket(socket.AF_UNIX) as pair:  # not connected at all
         assert peer_of(pair).problem

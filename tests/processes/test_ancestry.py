@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tieline.processes import guard_client, process_table, spawn
-from tieline.processes.ancestry import UNKNOWN, agent_ancestor
+from tieline.processes.ancestry import UNKNOWN, Ancestry, agent_ancestor, ancestry
 from tieline.processes.async_process import Process
 from tieline.testing.wait_for import eventually
 
@@ -172,6 +172,29 @@ def test_what_cannot_be_read_is_unknown() -> None:
     with subprocess.Popen(["/bin/true"]) as gone:
         gone.wait()
         assert agent_ancestor(gone.pid) == UNKNOWN
+
+
+def info(pid: int, parent: int, start: int) -> process_table.ProcessInfo:
+    return process_table.ProcessInfo(f"{pid} (sh) S {parent} 1 1 0 {'0 ' * 14}{start}".encode())
+
+
+@pytest.mark.parametrize("start", [50, 40, 60], ids=["in the same moment", "before it", "after it"])
+def test_a_number_that_became_anothers_while_it_was_looked_at(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parent of 30 was 20, which ended; 30 came to the reaper 10, and a person's process got the number 20."""
+    reads: list[int] = []
+    before, after = info(30, 20, 50), info(30, 10, 50)
+    theirs = {20: info(20, 1, start), 10: info(10, 1, 5), 1: info(1, 0, 1)}
+
+    def read(pid: int) -> process_table.ProcessInfo:
+        reads.append(pid)
+        return theirs[pid] if pid != 30 else before if reads.count(30) == 1 else after
+
+    monkeypatch.setattr(process_table, "process_info", read)
+    monkeypatch.setattr(spawn, "reapers", lambda: {10: "mark"})
+    if start < 50:  # then it is the same process as ever, and has only ended since
+        assert ancestry(30) == Ancestry(None, (30, 20, 1)) and reads == [30, 20, 1]
+    else:
+        assert ancestry(30) == Ancestry("mark", (30, 10))
 
 
 OTHER = f"""

@@ -9,6 +9,7 @@ name, and only loses rights by it. An agent that kills its reaper and the guard 
 import os
 import sys
 from contextlib import suppress
+from typing import NamedTuple
 
 from . import process_table, spawn, subreaper
 
@@ -20,34 +21,48 @@ ATTEMPTS = 20
 """At a parent that changes while it is looked at."""
 
 
-def agent_ancestor(pid: int) -> str | None:
-    """The mark of our agent that this process is or descends from; UNKNOWN; None when there is no agent above it.
+class Ancestry(NamedTuple):
+    agent: str | None  # the mark of our agent that it is or descends from; UNKNOWN; None: there is no agent above it
+    processes: tuple[int, ...] = ()  # it and those above it, the nearest first, as far as they were looked at
+    terminal: int = 0  # the number of the terminal that controls it; 0: none
 
-    The number must stay that process's while this runs: hold a pidfd, or look afterwards whether it still is.
-    """
+
+def agent_ancestor(pid: int) -> str | None:
+    """See `Ancestry.agent`."""
+    return ancestry(pid).agent
+
+
+def ancestry(pid: int) -> Ancestry:
+    """The number must stay that process's while this runs: hold a pidfd, or look afterwards whether it still is."""
     if pid <= 0:  # of another namespace
-        return UNKNOWN
+        return Ancestry(UNKNOWN)
+    info = process_table.process_info(pid)
+    terminal = info.terminal if info is not None else 0
     if not spawn.REAPERS:
-        return _by_mark(pid)
+        return Ancestry(_by_mark(pid), (), terminal)
     ours = spawn.reapers()
-    current, found = pid, process_table.process_info(pid)
-    for _ in range(MOST):
-        if found is None:
-            return UNKNOWN
+    current, found, seen = pid, info, list[int]()
+    agent: str | None = UNKNOWN
+    while found is not None and len(seen) < MOST:
+        seen.append(current)
         if current in ours or found.name in (process_table.REAPER, process_table.GUARD):
-            return ours.get(current, UNKNOWN)
+            agent = ours.get(current, UNKNOWN)
+            break
         if current != pid and subreaper.has_orphans(current):  # of an agent that killed its reaper and the guard
-            return UNKNOWN
+            break
         if found.parent == 0:  # the first process, or one of the kernel's
-            return None
+            agent = None
+            break
         current, found = _parent(current, found)
-    return UNKNOWN
+    return Ancestry(agent, tuple(seen), terminal)
 
 
 def _parent(pid: int, found: process_table.ProcessInfo) -> tuple[int, process_table.ProcessInfo | None]:
     """Whoever is its parent at one moment: its own parent may end meanwhile, and the number become another's."""
     for _ in range(ATTEMPTS):
         above = process_table.process_info(found.parent)
+        if above is not None and above.start < found.start:  # nobody else had that number since
+            return found.parent, above
         again = process_table.process_info(pid)
         if again is None or again.start != found.start:
             return pid, None

@@ -5,15 +5,13 @@ import os
 
 from .. import environment
 
-MARK = "TIELINE_CHILD"
-"""The environment variable that marks a child and, inherited, all its descendants."""
 MOST = 32
 """Generations that are looked at."""
 
 
 def mark() -> str:
     """The mark of the agent that this process works for; empty when there is none."""
-    if own := environment.variable(MARK):
+    if own := environment.variable(environment.MARK):
         return own
     pid = os.getppid()
     for _ in range(MOST):
@@ -23,11 +21,11 @@ def mark() -> str:
         except (OSError, ValueError, IndexError):  # another user's, or a system without /proc
             return ""
         for variable in variables:
-            if variable.startswith(MARK.encode() + b"="):
+            if variable.startswith(environment.MARK.encode() + b"="):
                 return variable.partition(b"=")[2].decode(errors="replace")
     return ""
 
 
 def _read(path: str) -> bytes:
-    with open(path, "rb") as file:  # noqa: PTH123 (pathlib is not imported: this is on the way of every message sent)
+    with open(path, "rb") as file:  # noqa: PTH123 (pathlib is not imported)
         return file.read()

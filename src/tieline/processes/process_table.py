@@ -5,7 +5,7 @@ import os
 import signal
 from contextlib import suppress
 
-from .environment_mark import MARK
+from ..environment import MARK
 from .libc import call_libc
 
 RUN_AS = "TIELINE_RUN_AS"
@@ -15,7 +15,6 @@ GUARD = "tieline-guard"
 REAPER = "tieline-reaper"
 """The names that they give themselves. Anybody may take such a name: it only ever takes rights away."""
 
-MAX_LINEAGE = 512
 MAX_STAT = 4096
 """Bytes of a process's line in /proc, which has some fifty numbers and a short name."""
 
@@ -45,23 +44,19 @@ class ProcessInfo:
 def process_info(pid: int) -> ProcessInfo | None:
     """None: there is none of that number, or it cannot be seen."""
     try:
-        # Without a file object, which takes as long again: every connection at the owner's socket is looked at.
-        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return ProcessInfo(os.read(file, MAX_STAT))
-        finally:
-            os.close(file)
+        return ProcessInfo(read_entry(pid, "stat", MAX_STAT))
     except (OSError, ValueError, IndexError):
         return None
 
 
-def lineage(pid: int) -> tuple[int, ...]:
-    """The process and those above it, the nearest first."""
-    found: list[int] = []
-    while pid > 0 and len(found) < MAX_LINEAGE and (info := process_info(pid)) is not None:
-        found.append(pid)
-        pid = info.parent
-    return tuple(found)
+def read_entry(pid: int, name: str, limit: int) -> bytes:
+    """A file of /proc. Without a file object, which takes as long again: every connection at the owner's socket is
+    looked at."""
+    file = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, limit)
+    finally:
+        os.close(file)
 
 
 def all_processes() -> list[int]:

@@ -7,16 +7,17 @@ A connection is whoever made it: it is looked at once, when it comes. What canno
 import os
 import socket
 import sys
-from pathlib import Path
 
 from msgspec import Struct
 
-from ...processes.ancestry import UNKNOWN, agent_ancestor
-from ...processes.process_table import lineage, process_info
+from ...processes.ancestry import UNKNOWN, Ancestry, ancestry
+from ...processes.process_table import read_entry
 from ...processes.socket_peer import peer_process
 
 MAX_COMMAND = 120
 """Characters of a caller's command that are told."""
+MAX_CMDLINE = 4096
+"""Bytes of it that are read."""
 _PEERPIDFD = 77  # Linux 6.5; Python has no name for it yet
 
 
@@ -44,20 +45,20 @@ def peer_of(connection: socket.socket) -> LocalPeer:
         return LocalPeer(pid=pid, problem="this socket is for the user who runs the hub")
     handle = _pidfd(connection)
     try:
-        mark, cwd, command = agent_ancestor(pid), _cwd(pid), _command(pid)
-        above, info = lineage(pid), process_info(pid)
+        found, cwd, command = ancestry(pid), _cwd(pid), _command(pid)
         if handle is not None and _has_exited(handle):  # then what was read may be of another process with its number
             return LocalPeer(pid=pid, problem="the process that connected is gone")
     except (OSError, ValueError):
-        mark, cwd, command, above, info = UNKNOWN, "", "", (), None
+        found, cwd, command = Ancestry(UNKNOWN), "", ""
     finally:
         if handle is not None:
             os.close(handle)
-    if mark == UNKNOWN:
+    if found.agent == UNKNOWN:
         why = "it cannot be told that a person started this process, and only a person may do this"
         return LocalPeer(pid=pid, problem=why, command=command)
-    terminal = info.terminal if info is not None else 0
-    return LocalPeer(pid=pid, mark=mark, cwd=cwd, command=command, lineage=above, terminal=terminal)
+    return LocalPeer(
+        pid=pid, mark=found.agent, cwd=cwd, command=command, lineage=found.processes, terminal=found.terminal
+    )
 
 
 def _pidfd(connection: socket.socket) -> int | None:
@@ -84,11 +85,16 @@ def _command(pid: int) -> str:
     """As a person would have typed it, short and printable."""
     if sys.platform != "linux":
         return ""
-    with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
-        words = [word.decode(errors="replace") for word in file.read(4096).split(b"\0")[:-1]]
-    if len(words) > 1 and Path(words[0]).name.startswith("python") and not words[1].startswith("-"):
+    words = [word.decode(errors="replace") for word in read_entry(pid, "cmdline", MAX_CMDLINE).split(b"\0")[:-1]]
+    if len(words) > 1 and _name(words[0]).startswith("python") and not words[1].startswith("-"):
         words = words[1:]
     if words:
-        words[0] = Path(words[0]).name
-    text = "".join(c if c.isprintable() else " " for c in " ".join(words))
+        words[0] = _name(words[0])
+    text = " ".join(words)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= MAX_COMMAND else text[: MAX_COMMAND - 1] + "…"
+
+
+def _name(program: str) -> str:
+    return program.rstrip("/").rpartition("/")[2]
