@@ -75,19 +75,18 @@ def test_the_plain_form_imports_no_library(hub: CliProcess) -> None:
     assert (found["receipt"]["id"], found["envelope"]["payload"]["text"]) == (ended.stdout.strip(), words[-1])
 
 
-def test_it_connects_before_it_imports_the_rest(hub: CliProcess) -> None:
-    """The hub looks meanwhile at who has connected."""
+def test_a_message_leaves_before_anything_is_imported_for_its_reply(hub: CliProcess) -> None:
     code = (
         "import sys, tieline.harnesses.hook as hook\n"
         "class Watched(hook.HubSocket):\n"
-        "    def __init__(self, path):\n"
-        "        super().__init__(path)\n"
-        "        print({'_json', 'tieline.processes.environment_mark'} & sys.modules.keys())\n"
+        "    def post(self, *request):\n"
+        "        print({'_json', 'tieline.processes'} & sys.modules.keys())\n"
+        "        return super().post(*request)\n"
         "hook.HubSocket = Watched\n"
         "import tieline.cli; tieline.cli.main()\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-S", "-c", code, "message", "send", "relay.user.erna", "early"],
+        [sys.executable, "-S", "-c", code, "message", "send", "relay.user.erna", "early, ümläut"],
         cwd=hub.place, env={**hub.env, "PYTHONPATH": str(Path(tieline.__file__).parent.parent)},
         capture_output=True, text=True, timeout=WAIT_S, check=True,
     )  # fmt: skip

@@ -6,7 +6,7 @@ For the plain form and the hub of this machine; it behaves in every way as the w
 import os
 import sys
 
-from ..environment import inherited, state_folder, variable
+from ..environment import MARK, inherited, state_folder, variable
 from ..harnesses.hook import HubSocket
 
 PATH = "/api/v1/messages"
@@ -39,22 +39,16 @@ def _send(env: dict[str, str], arguments: list[str]) -> int | None:
     try:
         os.stat(f"{state}/hub.json")  # noqa: PTH116 (pathlib is not imported); a hub that is ending has removed it
         hub = HubSocket(f"{state}/own/hub.sock")
-        # Imported only now: the hub looks meanwhile at who has connected, which takes as long.
-        from _json import encode_basestring as quoted  # `json` would import `re`, which takes longer than all of this
-        from _json import make_scanner
-
-        from ..processes.environment_mark import mark
-
         message = {
             "to": arguments[0],
             "text": arguments[1],
             "key": key,
             "within": variable("TIELINE_WITHIN"),
             "session": variable("TIELINE_SESSION"),
-            "mark": mark(),
+            "mark": variable(MARK),  # of itself alone: the hub has looked from whom it descends
             "cwd": os.getcwd(),  # noqa: PTH109
         }
-        fields = ",".join(f"{quoted(name)}:{quoted(value)}" for name, value in message.items())
+        fields = ",".join(f"{_quoted(name)}:{_quoted(value)}" for name, value in message.items())
         body = f"{{{fields}}}".encode()
         arguments += ["--key", key]
         status, _, reply = hub.post(PATH, "Connection: close\r\n", body)
@@ -62,6 +56,8 @@ def _send(env: dict[str, str], arguments: list[str]) -> int | None:
         return None
     if status != CREATED:
         return _refused(env, int(status), reply)
+    from _json import make_scanner  # `json` would import `re`, which takes longer than all of this
+
     view, _ = make_scanner(_JsonOptions())(reply.decode(), 0)  # pyright: ignore[reportArgumentType] (its stub is wrong)
     id = view["receipt"]["id"]
     try:
@@ -76,6 +72,15 @@ def _send(env: dict[str, str], arguments: list[str]) -> int | None:
 
         return report(error)
     return 0
+
+
+def _quoted(text: str) -> str:
+    """As JSON."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'  # as it is: the message leaves before anything is imported for it
+    from _json import encode_basestring
+
+    return encode_basestring(text)
 
 
 def _print_error(message: str) -> None:
