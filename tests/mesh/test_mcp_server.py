@@ -92,7 +92,9 @@ async def test_what_members_of_a_project_share(mesh: MeshHub) -> None:
         await call(bob, "register_agent", name="taker", project="atlas", role="docs")
         await call(alice, "shared_notes", action="put", key="api", text="frozen until friday")
         note = (await call(bob, "shared_notes", action="get", key="api"))["notes"][0]
-        assert (note["text"], note["by"]) == ("frozen until friday", "sharer")
+        assert note["by"] == "sharer" and "\nfrozen until friday\n</peer-message-" in note["text"]
+        (listed,) = (await call(bob, "shared_notes", action="list"))["notes"]
+        assert listed["key"] == "api" and "text" not in listed
         assert (await call(alice, "reserve_paths", patterns=["src/api/**"], note="rewriting"))["leases"]
         result = await bob.call_tool("reserve_paths", {"patterns": ["src/api/routes.py"]})
         assert "sharer" in text_of(result) and "rewriting" in text_of(result)

@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Iterable
 
-from ..protocol.mesh import PeerMessage
+from ..protocol.mesh import Note, PeerMessage
 
 TAG = "peer-message"
 NOTICE = (
@@ -22,14 +22,26 @@ _LOOKALIKE = re.compile(rf"[<\u2039\uff1c](?={_GAP}/?{_GAP}{_GAP.join(map(re.esc
 
 def frame(message: PeerMessage) -> str:
     """One message with its sender, its id and whether an answer is wanted."""
-    mark = secrets.token_hex(4)
-    while mark in message.text:
-        mark = secrets.token_hex(8)
     facts = {"from": message.sender, "id": message.id, "thread": message.thread, "in-reply-to": message.in_reply_to}
+    return _frame(message.text, {**facts, "reply": "wanted" if message.reply_wanted else ""})
+
+
+def frame_note(note: Note) -> str:
+    """A note that a member shares."""
+    return _frame(note.text, {"from": note.by, "note": note.key})
+
+
+def quoted(text: str) -> str:
+    """A few words of a peer's within a line of ours: they begin no line, and look like no frame."""
+    return _LOOKALIKE.sub("&lt;", " ".join(text.split()))
+
+
+def _frame(words: str, facts: dict[str, str]) -> str:
+    mark = secrets.token_hex(4)
+    while mark in words:
+        mark = secrets.token_hex(8)
     known = "".join(f' {name}="{_attribute(value)}"' for name, value in facts.items() if value)
-    wanted = ' reply="wanted"' if message.reply_wanted else ""
-    text = _LOOKALIKE.sub("&lt;", message.text)
-    return f"<{TAG}-{mark}{known}{wanted}>\n{text}\n</{TAG}-{mark}>"
+    return f"<{TAG}-{mark}{known}>\n{_LOOKALIKE.sub('&lt;', words)}\n</{TAG}-{mark}>"
 
 
 def frame_all(messages: Iterable[PeerMessage]) -> str:
