@@ -131,7 +131,7 @@ Reason = Literal[
     "too_large", "hops_exceeded", "cycle", "ttl_expired", "calls_exceeded",
     # what went wrong later
     "max_concurrent_exceeded", "circuit_open", "node_offline", "no_channel", "delivery_failed", "gave_up",
-    "rejected", "asker_gone", "unread_too_long",
+    "rejected", "asker_gone", "unread", "unread_too_long",
     # delivered, but no answer came
     "idle_without_answer", "died_without_answer", "interrupted", "timeout", "indeterminate", "no_reply_wanted",
 ]  # fmt: skip

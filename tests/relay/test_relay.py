@@ -118,10 +118,12 @@ async def test_an_inbox_is_read_by_a_person(url: str) -> None:
         assert [receipt.id for receipt in box.unread()] == [sent.id], "it waits over restarts"
         (listed,) = await box.messages()
         assert listed.receipt.state == "stored", "looking at the list reads nothing"
+        assert (await relay.status(sent.id)).waiting == "unread"
         message = await box.read(sent.id)
         assert message.envelope is not None
         assert message.envelope.payload.json == {"a": 1}
         assert message.receipt.state == "seen"
+        assert (await relay.status(sent.id)).waiting == ""
         assert (await box.read(sent.id)).receipt.state == "seen"
         assert box.unread() == []
         answer = await relay.send(ME, "thanks", sender="relay.user.you", in_reply_to=sent.id)

@@ -278,6 +278,8 @@ class Dispatcher:
             return ""
         if message.waiting_reason:
             return message.waiting_reason
+        if self._in_inbox(message):
+            return "unread"
         why = message.queue.waiting_reason() if message.queue is not None else "no_channel"
         # Between two attempts the message waits for its timer, not for room.
         return why if message.timer is None or why != "max_concurrent_exceeded" else ""
