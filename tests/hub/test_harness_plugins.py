@@ -2,17 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx2 as httpx
 import msgspec
+import pytest
 from tests.mesh.mcp_clients import MeshHub, mesh_hub
 
+from tieline.hub.routes.harness_plugins import LARGE
+from tieline.hub.security import access_rules
+from tieline.mesh.plugin_reach import MAX_READING
 from tieline.mesh.push import HarnessSession
 from tieline.testing.wait_for import eventually
 
 PATH = "/api/v1/harness-plugins"
-SESSIONS, HANDED_OVER = f"{PATH}/opencode/sessions", f"{PATH}/opencode/handed-over"
+SESSIONS, HANDED_OVER, EVENTS = (f"{PATH}/opencode/{what}" for what in ("sessions", "handed-over", "events"))
 
 
 async def test_a_plugin_registers_its_sessions_and_gets_their_texts(tmp_path: Path) -> None:
@@ -61,6 +66,29 @@ async def test_wrong_requests_are_refused_clearly(tmp_path: Path) -> None:
         assert (await http.post(SESSIONS, json=wrong)).json()["code"] == "UsageError"
         many = {"link": "x", "sessions": [{"id": f"ses_{n}"} for n in range(51)]}
         assert (await http.post(SESSIONS, json=many)).json()["field"] == "sessions"
+
+
+async def test_a_part_of_a_history_waits_for_its_turn_however_long_other_requests_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with mesh_hub(tmp_path) as hub, hub.http() as http, AsyncExitStack() as others:
+        reach = hub.hub.plugin_reaches["opencode"]
+        for _ in range(MAX_READING):
+            await others.enter_async_context(reach.reading)
+        monkeypatch.setattr(access_rules, "RESPONSE_S", 0)
+        part = {"link": "x", "session": "ses_1", "events": [{"type": "x" * LARGE}]}
+        telling = asyncio.create_task(http.post(EVENTS, json=part))
+        await eventually(lambda: bool(reach.reading._waiters), "it does not wait for its turn")
+        assert (await http.get(f"{PATH}?harness=nobody")).status_code == 404  # a round trip: it would be refused by now
+        assert not telling.done()
+        await others.aclose()
+        assert (await telling).json()["field"] == "session"
+
+
+async def test_a_text_that_was_cut_in_the_middle_of_a_character_is_taken(tmp_path: Path) -> None:
+    async with mesh_hub(tmp_path) as hub, hub.http() as http:
+        told = b'{"link":"x","session":"ses_1","events":[{"type":"cut \\ud83d"}]}'
+        assert (await http.post(EVENTS, content=told)).json()["field"] == "session"
 
 
 async def data(lines: AsyncIterator[str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from ..drivers.claude_code.usage import ClaudeCodeUsageMeter
 from ..events import Done, Error, Event, Other, Outcome, Status, Text, TurnStarted
 from ..safe_file_read import read_regular
 from ..sessions.attached_session import SAID
+from ..wire.json_lines import decode_line
 from .transcript_file import Message, TranscriptCursor, TranscriptFile, TranscriptLine
 
 MAX_RESULTS = 200
@@ -51,15 +52,15 @@ TURN_OVER = "turn_duration"
 
 class ClaudeCodeTranscriptFile(TranscriptFile):
     def decode(self, raw: bytes) -> Message | None:
-        return decode_line(raw)
+        return message_of(raw)
 
 
-def decode_line(raw: bytes) -> Message | None:
+def message_of(raw: bytes) -> Message | None:
     """None: it says nothing to us, or is none."""
     try:
-        kind = _KIND.decode(raw).type
-        says = kind in KINDS or (kind == "attachment" and _ATTACHED.decode(raw).attachment.type == QUEUED)
-        return _MESSAGE.decode(raw) if says else None
+        kind = decode_line(_KIND, raw).type
+        says = kind in KINDS or (kind == "attachment" and decode_line(_ATTACHED, raw).attachment.type == QUEUED)
+        return decode_line(_MESSAGE, raw) if says else None
     except msgspec.MsgspecError:
         return None
 
@@ -237,7 +238,7 @@ def messages_in(path: Path, ids: Collection[str]) -> set[str]:
     found: set[str] = set()
     for raw in tail.splitlines():
         here = {id for id, mark in marks.items() if mark in raw}
-        if here - found and decode_line(raw) is not None:
+        if here - found and message_of(raw) is not None:
             found |= here
     return found
 

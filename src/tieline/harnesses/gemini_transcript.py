@@ -19,6 +19,7 @@ from ..events import Error, Event, Other, Status
 from ..mesh.framing import NOTICE
 from ..safe_file_read import read_regular
 from ..sessions.attached_session import SAID
+from ..wire.json_lines import decode_line
 from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in, time_of, tokens_of
 from .transcript_file import Message, TranscriptCursor, TranscriptFile, TranscriptLine
 
@@ -63,11 +64,11 @@ HISTORY: Message = {"type": "history"}
 class GeminiTranscriptFile(TranscriptFile):
     def decode(self, raw: bytes) -> Message | None:
         try:
-            record = _RECORD.decode(raw)
+            record = decode_line(_RECORD, raw)
             if record.set is not None:
                 return HISTORY if bytes(record.set.messages) else None
             # The head of the file; and what was taken back: it has happened all the same.
-            return None if record.sessionId or record.rewind else _MESSAGE.decode(raw)
+            return None if record.sessionId or record.rewind else decode_line(_MESSAGE, raw)
         except msgspec.MsgspecError:
             return None
 

@@ -28,6 +28,7 @@ from ..mesh.plugin_reach import PluginReach
 from ..mesh.push import HarnessSession, Unreachable
 from ..sessions.attached_session import AT_THE_TERMINAL, SAID, AttachedSession, TerminalUnreachable
 from ..sessions.records import Remote
+from ..wire.json_lines import decode_line
 
 FLUSH_S = 30.0
 """For what the plugin has told to be written. Then it is told again, when there is room."""
@@ -35,6 +36,7 @@ UNFINISHED = ("tool-calls", "unknown")
 """How a model call finishes that is not the last of its turn."""
 
 Raw = Mapping[str, Any]
+_RESULT = msgspec.json.Decoder()
 
 
 class TerminalBehind(Exception):
@@ -118,7 +120,7 @@ class OpenCodeTerminal:
             raise ServerUnreachable(str(error)) from None
         if answer.error:
             raise OpenCodeError(answer.status, answer.error)
-        return msgspec.json.decode(answer.result) if bytes(answer.result) else None
+        return decode_line(_RESULT, bytes(answer.result)) if bytes(answer.result) else None
 
     def settle(self, ask: str, decision: Literal["allow", "deny"]) -> None:
         if self._session is not None:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from ..drivers.acp_presets import PRESETS
 from ..events import Error, Event, Outcome, Status
 from ..sessions.attached_session import SAID
+from ..wire.json_lines import decode_line
 from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in, time_of, tokens_of
 from .transcript_file import Message, TranscriptCursor, TranscriptFile, TranscriptLine
 
@@ -70,8 +71,8 @@ _MESSAGE = msgspec.json.Decoder(dict[str, Any])
 class QwenTranscriptFile(TranscriptFile):
     def decode(self, raw: bytes) -> Message | None:
         try:
-            record = _RECORD.decode(raw)
-            return None if meaning(record.type, record.subtype) == "own" else _MESSAGE.decode(raw)
+            record = decode_line(_RECORD, raw)
+            return None if meaning(record.type, record.subtype) == "own" else decode_line(_MESSAGE, raw)
         except msgspec.MsgspecError:
             return None
 

@@ -31,6 +31,7 @@ from ..errors import TielineError
 from ..ids import new_id
 from ..protocol.mesh import HOOK_TOOL
 from ..version import __version__
+from ..wire.json_lines import decode_line
 from .hook_events import NativeHooks
 from .mailbox import size_of
 from .mcp_caller import Callers, McpRequest
@@ -102,7 +103,7 @@ class MeshMcpServer:
         longer than all the rest, and without an MCP session."""
         request: McpRequest = scope["state"]["mcp"]
         try:
-            call = msgspec.json.decode(await _body(receive), type=_HookCall)
+            call = decode_line(_HOOK_CALL, await _body(receive))
         except msgspec.MsgspecError as error:
             await Response(str(error), status_code=400)(scope, receive, send)
             return
@@ -320,6 +321,9 @@ class _HookCall(Struct, frozen=True):
 
     id: int | str
     params: _HookParams
+
+
+_HOOK_CALL = msgspec.json.Decoder(_HookCall)
 
 
 class _Subscription:

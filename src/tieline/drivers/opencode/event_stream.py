@@ -12,6 +12,7 @@ import msgspec
 
 from ...background_tasks import cancel_and_wait
 from ...backoff import EXACT, Backoff
+from ...wire.json_lines import decode_line
 from ...wire.sse import EventTooLong, SseParser
 from .server import REQUEST_S, OpenCodeError, OpenCodeServer, ServerUnreachable
 
@@ -130,7 +131,7 @@ class EventStream:
 
     def _route(self, data: bytes) -> None:
         try:
-            message = self._decoder.decode(data)
+            message = decode_line(self._decoder, data)
         except msgspec.DecodeError:
             message = {"type": "garbage", "raw": data[:2000].decode(errors="replace")}
         properties = cast(dict[str, Any], message.get("properties") or {})

@@ -11,6 +11,7 @@ import msgspec
 from ...background_tasks import cancel_and_wait
 from ...errors import AgentDied, AgentError, AgentMissing, AgentStartFailed
 from ...processes.async_process import Process
+from ...wire.json_lines import decode_line
 from ...wire.lines import LineTooLong
 from .launch import CWD, INSTALL, PASSWORD
 
@@ -117,7 +118,7 @@ class OpenCodeServer:
         except httpx2.TransportError as error:
             raise ServerUnreachable(self.gone or str(error) or type(error).__name__) from error
         try:
-            told = self._decoder.decode(answer.content) if answer.content else None
+            told = decode_line(self._decoder, answer.content) if answer.content else None
         except msgspec.DecodeError:
             told = answer.text[:500]
         if answer.is_success:

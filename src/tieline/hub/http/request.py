@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ...protocol.views import DeviceView
+from ...wire.json_lines import decode_line
 from .problems import RequestRefused
 from .request_context import context_of
 
@@ -80,7 +81,7 @@ async def parse_body(request: Request, kind: type[T], *, empty: T | None = None)
     if decoder is None:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
-        return decoder.decode(data)
+        return decode_line(decoder, data)
     except msgspec.ValidationError as error:
         raise validation_error(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -147,6 +147,8 @@ UNAUTHENTICATED_BODY_S = 10.0
 PROMPT_BODY_S = 120.0
 RESPONSE_S = 120.0
 """Limit from the complete request to the end of the response, except for streams."""
+PLUGIN_EVENTS_S = 600.0
+"""The same for what a plugin tells: of many long histories each part waits for its turn."""
 
 _PROMPTS = re.compile(re.escape(API) + r"/(?:sessions(?:/[^/]+/prompts(?:/[^/]+)?)?|schedules)")
 _AMBIGUOUS = re.compile(r"//|/\.\.?(?:/|$)|[\\\x00-\x1f\x7f]")
@@ -196,6 +198,12 @@ def body_limits(path: str, *, stranger: bool = False) -> tuple[int, float]:
     if path in (MCP, HARNESS_HOOKS) or path.startswith(f"{HARNESS_PLUGINS}/"):
         return MAX_MCP_BODY, PROMPT_BODY_S
     return (MAX_PROMPT_BODY, PROMPT_BODY_S) if _PROMPTS.fullmatch(path) else (MAX_BODY, BODY_S)
+
+
+def response_limit(path: str) -> float:
+    """Seconds from the complete request to the end of the response."""
+    tells = path.startswith(f"{HARNESS_PLUGINS}/") and path.endswith("/events")
+    return PLUGIN_EVENTS_S if tells else RESPONSE_S
 
 
 def is_ambiguous(path: str) -> bool:

@@ -172,7 +172,7 @@ class SecurityMiddleware:
         if context.path in access_rules.STREAMS:
             await self._app(scope, receive, answer.send)
             return
-        async with asyncio.timeout(access_rules.RESPONSE_S):
+        async with asyncio.timeout(access_rules.response_limit(context.path)):
             key = headers.get("once")
             # A secret in the body authenticates the rate-limited ones.
             known = context.device is not None or context.path in access_rules.RATE_LIMITED
