@@ -55,12 +55,16 @@ const tell = () => {
 }
 tell()
 const request = async ({ url }) => {
-  const [, id, limit] = url.match(/^\\/session\\/(\\w+)\\/message(?:\\?limit=(\\d+))?$/) ?? []
+  const asked = /^\\/session\\/(\\w+)\\/message(?:\\?limit=(\\d+)(?:&before=(\\d+))?)?$/
+  const [, id, limit, before] = url.match(asked) ?? []
   if (!id) return { data: url === "/session/status" ? {} : [], response: { status: 200 } }
-  const text = JSON.stringify(limit ? history.slice(-Number(limit)) : history)
+  const end = before ? Number(before) : history.length
+  const begin = limit ? Math.max(0, end - Number(limit)) : 0
+  const text = JSON.stringify(history.slice(begin, end))
   read += text.length
   tell()
-  return { data: JSON.parse(text.replaceAll("SESSION", id)), response: { status: 200 } }
+  const headers = new Headers(begin ? { "x-next-cursor": String(begin) } : {})
+  return { data: JSON.parse(text.replaceAll("SESSION", id)), response: { status: 200, headers } }
 }
 for (let number = 0; number < Number(count); number++) {
   const info = { id: `ses_${number}`, directory: `/p/${number}`, time: { created: 1000 } }

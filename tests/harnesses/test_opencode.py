@@ -138,9 +138,10 @@ const promptAsync = async ({ body }) => {
   hooks["chat.message"]({}, { message: { sessionID: info.id }, parts: [{ text }] })
   return {}
 }
-const session = { get: async () => ({ data: info }), messages: async () => ({ data: [] }), promptAsync }
+const session = { get: async () => ({ data: info }), promptAsync }
+const request = async () => ({ data: [], response: { status: 200, headers: new Headers() } })
 const tui = { showToast: async () => {} }
-const hooks = await plugin.Tieline({ client: { session, tui }, directory: "/p" })
+const hooks = await plugin.Tieline({ client: { session, tui, _client: { request } }, directory: "/p" })
 await hooks.event({ event: { type: "session.created", properties: { info } } })
 setInterval(() => {}, 1000)
 """

@@ -21,6 +21,7 @@ const arrived = (enough) => new Promise((resolve) => { waiting.push([enough, res
 const look = () => waiting.forEach(([enough, resolve]) => enough(requests) && resolve())
 const told = () => requests.flat()
 let commands, answer, over = 0
+const connections = new Set()
 const hub = createServer(async (request, response) => {
   if (request.method === "GET") {
     commands = response
@@ -30,10 +31,13 @@ const hub = createServer(async (request, response) => {
   const parts = []
   for await (const part of request) parts.push(part)
   const body = JSON.parse(Buffer.concat(parts))
+  connections.add(request.socket)
   if (request.url.endsWith("/sessions") && !told().length) commands.write('data: {"follow":"ses_1"}\\n\\n')
   if (request.url.endsWith("/events")) {
     request.socket.once("close", () => { over++; look() })
-    requests.push(body.events.map(({ type, properties }) => properties?.name ?? type))
+    requests.push(body.events.map(({ type, properties: { name, part, delta } = {} }) => {
+      return delta ?? part?.state.output ?? name ?? type
+    }))
     if (scene === "slow") await new Promise((resolve) => { answer = resolve; look() })
     look()
   }
@@ -48,13 +52,37 @@ const hooks = await plugin.Tieline({ client, directory: "/p" })
 const emit = (type, name, more = {}) =>
   hooks.event({ event: { type, properties: { sessionID: "ses_1", name, ...more } } })
 await emit("session.created", "", { info })
-await arrived(() => (scene === "slow" ? answer : over))
+await arrived(() => (scene === "slow" ? answer : over || (scene === "kept" && told().length)))
 await new Promise(setImmediate) // the plugin has the response to what it told of the history
 const has = (name) => arrived(() => told().includes(name))
-const some = (from, to) => { for (let n = from; n < to; n++) emit("message.part.delta", `delta ${n}`) }
+const some = (from, to, partID = "prt_1") => {
+  for (let n = from; n < to; n++) emit("message.part.delta", "", { partID, field: "text", delta: `${n} ` })
+}
+const prints = (id, output, status = "running") =>
+  emit("message.part.updated", "", { part: { id, type: "tool", state: { status, output } } })
 if (scene === "together") {
-  some(0, 50)
-  await has("delta 49")
+  some(0, 4)
+  some(4, 5, "prt_2")
+  prints("prt_3", "a")
+  prints("prt_3", "ab")
+  prints("prt_4", "x")
+  prints("prt_3", "abc")
+  prints("prt_3", "abcd", "completed")
+  some(5, 6)
+  emit("message.part.delta", "", { partID: "prt_1", field: "text", delta: '"\\n\\ud83d' })
+  emit("message.part.delta", "", { partID: "prt_1", field: "text", delta: "\\ude00" })
+  emit("todo.updated", "last")
+  await has("last")
+} else if (scene === "kept") {
+  for (let n = 0; n < 3; n++) {
+    emit("permission.asked", `ask ${n}`)
+    await has(`ask ${n}`)
+    await new Promise(setImmediate)
+  }
+  hub.closeIdleConnections() // it has waited long enough
+  emit("permission.asked", "late")
+  await has("late")
+  requests.push([`${connections.size} connections`])
 } else if (scene === "at once") {
   some(0, 5)
   emit("permission.asked", "ask")
@@ -77,30 +105,38 @@ if (scene === "together") {
 } else if (scene === "exit") {
   some(0, 5)
   emit("server.instance.disposed", "")
-  await has("delta 4")
+  await has("0 1 2 3 4 ")
 }
 console.log(JSON.stringify(requests))
 process.exit()
 """
+NEVER = 1_000_000
+"""Milliseconds: longer than the test."""
 READ = ["tieline.reading", "tieline.read"]
 
 
-def names(first: int, last: int) -> list[str]:
-    return [f"delta {number}" for number in range(first, last)]
+def words(first: int, last: int) -> str:
+    return "".join(f"{number} " for number in range(first, last))
 
 
 @pytest.mark.parametrize(
-    ("scene", "together_ms", "requests"),
+    ("scene", "together_ms", "kept_ms", "requests"),
     [
-        ("together", 100, [READ, names(0, 50)]),
+        (
+            "together",
+            100,
+            0,
+            [READ, [words(0, 4), words(4, 5), "ab", "x", "abc", "abcd", words(5, 6) + '"\n\U0001f600', "last"]],
+        ),
         # Nothing would be sent before the test is over, but for what somebody waits for.
-        ("at once", 1_000_000, [READ, [*names(0, 5), "ask"], ["reply"], [*names(5, 9), "busy", "end"]]),
-        ("slow", 1_000_000, [READ, ["ask", *names(0, 3), "question"]]),
-        ("exit", 1_000_000, [READ, names(0, 5)]),
+        ("at once", NEVER, 0, [READ, [words(0, 5), "ask"], ["reply"], [words(5, 9), "busy", "end"]]),
+        ("slow", NEVER, 0, [READ, ["ask", words(0, 3), "question"]]),
+        ("exit", NEVER, 0, [READ, [words(0, 5)]]),
+        ("kept", NEVER, NEVER, [READ, ["ask 0"], ["ask 1"], ["ask 2"], ["late"], ["2 connections"]]),
     ],
 )
 def test_what_happens_at_the_same_time_goes_in_one_request_and_asks_and_ends_at_once(
-    tmp_path: Path, scene: str, together_ms: int, requests: list[Any]
+    tmp_path: Path, scene: str, together_ms: int, kept_ms: int, requests: list[Any]
 ) -> None:
     program, plugin = tmp_path / "program.mjs", tmp_path / "plugin.mjs"
     program.write_text(PROGRAM)
@@ -111,6 +147,8 @@ def test_what_happens_at_the_same_time_goes_in_one_request_and_asks_and_ends_at_
         if line.startswith("const SOCKET = ")
         else f"const TOGETHER_MS = {together_ms}"
         if line.startswith("const TOGETHER_MS = ")
+        else f"const KEPT_MS = {kept_ms}"
+        if line.startswith("const KEPT_MS = ")
         else line
         for line in text.splitlines()
     ]

@@ -2,12 +2,15 @@
 // open, on which commands come, and reports its sessions by the whole list. `tieline install` makes this a part of each
 // plugin's own file.
 
+import { connect } from "node:net"
 import { request } from "node:http"
 import { request as requestTls } from "node:https"
 
 const PLUGINS = "/api/v1/harness-plugins"
 const RETRY_MS = [500, 1000, 2000]
 const POST_MS = 10000
+const KEPT_MS = 20000 // a connection that is not used; the hub ends it after a longer time
+const MAX_KEPT = 2
 const MAX_LINE = 16 * 1024 * 1024
 
 // A request to the hub, at a socket or an address; its response can be read in parts.
@@ -27,6 +30,76 @@ export const readText = async (response) => {
   return Buffer.concat(parts).toString()
 }
 
+// Gives a function that posts a JSON text to the hub's socket and gives the status of the answer. Connections are kept
+// for the next one: in the harnesses' runtimes a request by `node:http` takes some eight times the processor time, and
+// it is the terminal's.
+const hubPoster = (socket, ending) => {
+  const lines = new Set() // all connections
+  const kept = [] // those that are not in use
+  ending.addEventListener("abort", () => lines.forEach((line) => line.destroy()))
+
+  const open = () => {
+    const line = connect(socket)
+    const connection = { line, used: false, heard: "", settle: undefined, timer: undefined }
+    lines.add(line)
+    line.on("error", () => {}) // it is closed then, too
+    line.on("close", () => {
+      lines.delete(line)
+      leave(connection)
+      connection.settle?.(0)
+    })
+    line.on("data", (data) => onAnswer(connection, data.toString("latin1")))
+    return connection
+  }
+
+  const leave = (connection) => {
+    clearTimeout(connection.timer)
+    const place = kept.indexOf(connection)
+    if (place >= 0) kept.splice(place, 1)
+  }
+
+  const onAnswer = (connection, text) => {
+    const { line, settle } = connection
+    connection.heard += text
+    if (!settle) return line.destroy() // nothing was asked
+    if (!connection.heard.includes("\r\n\r\n")) return
+    const status = Number(connection.heard.slice(9, 12))
+    const closes = status !== 204 || /^connection: close\r$/im.test(connection.heard) // others have more to read
+    clearTimeout(connection.timer)
+    Object.assign(connection, { used: true, heard: "", settle: undefined })
+    if (closes || kept.length >= MAX_KEPT) line.destroy()
+    else {
+      kept.push(connection)
+      line.unref()
+      connection.timer = setTimeout(() => line.destroy(), KEPT_MS)
+      connection.timer.unref?.()
+    }
+    settle(status)
+  }
+
+  return async (path, json, within) => {
+    const head = `POST ${path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n`
+    const request = `${head}content-length: ${Buffer.byteLength(json)}\r\n\r\n${json}`
+    let again = true
+    while (again && !ending.aborted) {
+      const connection = kept.at(-1) ?? open()
+      leave(connection)
+      again = connection.used // the hub may have ended it just now: then once more, by a new one
+      const status = await new Promise((settle) => {
+        connection.settle = settle
+        connection.timer = setTimeout(() => {
+          again = false
+          connection.line.destroy()
+        }, within)
+        connection.line.ref()
+        connection.line.write(request)
+      })
+      if (status) return status
+    }
+    throw new Error("no answer from the hub")
+  }
+}
+
 // `sessions` gives all of the plugin's sessions, `onCommand` is called with each command, `onLost` when the connection
 // ended. Each new connection begins with a report, or with `onLink`, which reports when it is ready to.
 export const hubLink = ({ socket, harness, sessions, onCommand, onLost = () => {}, onLink }) => {
@@ -35,29 +108,23 @@ export const hubLink = ({ socket, harness, sessions, onCommand, onLost = () => {
   let changed = false
   let reporting = false
 
-  const post = async (what, body, within = POST_MS) => {
-    const signal = AbortSignal.any([ending.signal, AbortSignal.timeout(within)])
-    const json = typeof body === "string" ? body : JSON.stringify(body)
-    const response = await ask(socket, `${PLUGINS}/${harness}/${what}`, { method: "POST", body: json, signal })
-    await readText(response)
-    return response.statusCode
-  }
+  const send = hubPoster(socket, ending.signal)
+  const post = (what, body, within = POST_MS) =>
+    send(`${PLUGINS}/${harness}/${what}`, typeof body === "string" ? body : JSON.stringify(body), within)
 
   // One report at a time, and the last one says how it is: what came between is not missed.
   const report = async () => {
     changed = true
     if (reporting || !link) return
     reporting = true
-    try {
-      while (changed && link) {
-        changed = false
-        await post("sessions", { link, sessions: sessions() })
-      }
-    } catch {
-      // The stream ends as well, and everything is reported on the next one.
-    } finally {
-      reporting = false
+    while (changed && link) {
+      changed = false
+      const status = await post("sessions", { link, sessions: sessions() }).catch(() => 0)
+      if (status && status < 500) continue
+      changed = true // the hub did not hear of it, and may not hear of it otherwise
+      await pause(RETRY_MS[0])
     }
+    reporting = false
   }
 
   const listen = async () => {

@@ -15,6 +15,7 @@ const ARRIVE_MS = 15000
 const MAX_SESSIONS = 50
 const MAX_KNOWN = 2000
 const LATEST = 10 // messages
+const PAGE = 100 // messages: a whole history at once would hold up the terminal
 const EVENTS = new Set(["session.created", "session.status", "session.deleted"])
 const TOLD = new Set([
   "message.updated", "message.part.updated", "message.part.delta", "session.status", "session.idle", "session.error",
@@ -28,6 +29,7 @@ const TOGETHER_MS = 100 // each request takes OpenCode's time: what happens mean
 const MAX_BATCH = 500 // events
 const MAX_BATCH_SIZE = 1024 * 1024
 const MAX_EVENT_SIZE = 7 * 1024 * 1024
+const DELTA_END = '"}}'
 const MAX_WAITING = 5000
 const MAX_WAITING_SIZE = 16 * 1024 * 1024
 const REMEMBER =
@@ -156,11 +158,29 @@ export const Tieline = async ({ client, directory }) => {
 
   // From the last messages on, as many as are new to the hub.
   const latest = async (id, since) => {
-    for (let limit = LATEST; since; limit *= 8) {
-      const last = await get(`/session/${id}/message?limit=${limit}`)
-      if (last.length < limit || last.some(({ info }) => info.id <= since)) return last
+    const found = []
+    for await (const page of pages(id, since ? LATEST : PAGE)) {
+      found.unshift(...page)
+      if (page.some(({ info }) => info.id <= since)) break
     }
-    return get(`/session/${id}/message`)
+    return found
+  }
+
+  // The messages of a session, the last ones first. No page has what another has.
+  const pages = async function* (id, limit) {
+    const url = `/session/${id}/message`
+    let [before, given] = ["", 0]
+    for (; ; limit = PAGE) {
+      const { data, response } = await answered("GET", `${url}?limit=${limit}${before}`)
+      yield data
+      given += data.length
+      if (data.length < limit) return
+      const cursor = response.headers.get("x-next-cursor")
+      if (!cursor) break // that was all, or this OpenCode is an older one, without pages
+      before = `&before=${encodeURIComponent(cursor)}`
+    }
+    const all = await get(url)
+    yield all.slice(0, all.length - given)
   }
 
   const history = async (id, since, began = 0) => {
@@ -181,7 +201,7 @@ export const Tieline = async ({ client, directory }) => {
     const id = sessionID ?? part?.sessionID ?? info?.sessionID
     const state = id && followed.get(await root(id))
     if (!state) return
-    add(state, JSON.stringify(event), event.type === "message.part.delta")
+    add(state, event)
     if (isUrgent(event)) tell(state)
     else tellSoon(state)
   }
@@ -194,10 +214,19 @@ export const Tieline = async ({ client, directory }) => {
   }
 
   // What waits is bounded: pieces of texts go first, their ends bring all of it; then everything is read again.
-  const add = (state, text, delta) => {
-    if (state.lost || text.length > MAX_EVENT_SIZE) return
-    state.waiting.push({ text, delta })
-    state.size += text.length
+  const add = (state, event) => {
+    if (state.lost) return
+    const { key, delta, text } = waitingEvent(event)
+    if (text.length > MAX_EVENT_SIZE) return
+    const last = state.waiting.at(-1)
+    if (key && last?.key === key && last.text.length < MAX_BATCH_SIZE) {
+      state.size -= last.text.length
+      last.text = delta === undefined ? text : last.text.slice(0, -DELTA_END.length) + delta + DELTA_END
+      state.size += last.text.length
+    } else {
+      state.waiting.push({ key, text, delta: delta !== undefined })
+      state.size += text.length
+    }
     if (!isFull(state)) return
     state.waiting = state.waiting.filter((each) => !each.delta)
     state.size = state.waiting.reduce((size, each) => size + each.text.length, 0)
@@ -205,6 +234,18 @@ export const Tieline = async ({ client, directory }) => {
     state.lost = true
     state.waiting = []
     state.size = 0
+  }
+
+  // Made to text at once, since OpenCode goes on to change it. What has the key of the one before it goes with it: a
+  // piece of the same text is added to it; what a tool has printed is told whole each time, and takes its place.
+  const waitingEvent = (event) => {
+    const { part, partID, field, delta, ...rest } = event.properties
+    if (event.type === "message.part.delta" && typeof delta === "string") {
+      const head = JSON.stringify({ type: event.type, properties: { ...rest, partID, field, delta: "" } })
+      const piece = JSON.stringify(delta).slice(1, -1)
+      return { key: `${partID} ${field}`, delta: piece, text: head.slice(0, -DELTA_END.length) + piece + DELTA_END }
+    }
+    return { key: part?.state?.status === "running" ? part.id : "", text: JSON.stringify(event) }
   }
 
   // The texts of the next ones to be told, the history's first: of that a part at a time is made to text.
@@ -261,10 +302,12 @@ export const Tieline = async ({ client, directory }) => {
       ...(body != null && { body, headers: { "content-type": "application/json" } }),
     })
 
-  const get = async (url) => {
-    const { data, error } = await call("GET", url)
-    if (error) throw new Error(JSON.stringify(error))
-    return data
+  const get = async (url) => (await answered("GET", url)).data
+
+  const answered = async (method, url) => {
+    const answer = await call(method, url)
+    if (answer.error) throw new Error(JSON.stringify(answer.error))
+    return answer
   }
 
   const answer = async ({ request_id: text, method, path, body }) => {
@@ -304,9 +347,11 @@ export const Tieline = async ({ client, directory }) => {
   // Without it a message would go to the default agent, also where the person has chosen one that may do less.
   const mode = async (session) => {
     if (!modes.has(session)) {
-      const { data } = await client.session.messages({ path: { id: session } })
-      const last = data?.findLast(({ info }) => info.role === "user")?.info
-      if (last) noteMode(last)
+      for await (const page of pages(session, LATEST)) {
+        const last = page.findLast(({ info }) => info.role === "user")?.info
+        if (last) noteMode(last)
+        if (last) break
+      }
     }
     return modes.get(session) ?? {}
   }
