@@ -35,6 +35,7 @@ from tieline.sessions.ask_rules import (
     matches,
     rule_text,
 )  # fmt: skip
+from tieline.sessions.shell_words import shell_words
 
 HOME = "/home/me/shop"
 HERE = AskOrigin("codex", "n1", HOME)
@@ -91,6 +92,48 @@ def test_exactly_is_every_character() -> None:
     assert speaks(rule, run("make a && make b | tee x")) and speaks(rule, run("make a && make b | tee x\n"))
     for other in ("make a && make b | tee y", "make a  && make b | tee x", "make a", "make a && make b | tee x; y"):
         assert not speaks(rule, run(other)), other
+
+
+STEERED = [
+    "git diff --output=/home/me/.bashrc", "git diff --outp=/home/me/.bashrc", "git log --ext-diff",
+    "git grep -O/tmp/x y",
+    "git fetch --upload-pack=/tmp/x", "git fetch --upload-p /tmp/x", "git rebase -x /tmp/x", "git rebase -ix /tmp/x",
+    "/usr/bin/git diff --output=x", "find . -exec rm x +", "find . -delete", "find . -fprintf /home/me/.bashrc x",
+    "rg --pre /tmp/x a", "rg '--pre=/tmp/x' a", "sort -o /home/me/.bashrc x", "sort -uo/home/me/.bashrc x",
+    "sort --compress-prog=/tmp/x a", "tar tf a.tar --to-command=/tmp/x", "tar tf a.tar --checkpoint-act exec=x",
+    "tar tf a.tar -I /tmp/x", "npm test --script-shell=/tmp/x", "npm test --prefix /tmp/x", "npm test -C /tmp/x",
+    "make test -f /tmp/x", "make test --eval=x", "make test SHELL=/tmp/x", "make test '.SHELLFLAGS=-c x'",
+    "cargo test --config x", "go test -exec /tmp/x", "go test --toolexec=/tmp/x ./...", "rsync -e /tmp/x a b",
+    "curl -sSo /home/me/.bashrc example.com", "wget -e use_askpass=/tmp/x a", "fd a -x rm", "man -P /tmp/x ls",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", STEERED)
+def test_a_prefix_allows_no_argument_that_makes_its_program_run_another(command: str) -> None:
+    words = shell_words(command)
+    named = AskRule(id="r", match="prefix", pattern=" ".join(words[:2] if "git" in words[0] else words[:1]))
+    assert not speaks(named, run(command)), command
+    assert speaks(replace(named, decision="deny"), run(command)), "a deny rule speaks of it all the same"
+    assert speaks(replace(named, pattern=command), run(command)), "whoever names it means it"
+
+
+def test_other_arguments_are_answered() -> None:
+    for pattern, command in (
+        ("git log", "git log --oneline -p -n 5 src/a.py"), ("git diff", "git diff --cached --stat"),
+        ("git push", "git push -u origin main"), ("find", "find . -name x.py -type f"), ("rg", "rg -n --pre-glob=x a"),
+        ("sort", "sort -un x"), ("make", "make test -j4 -k"), ("npm run", "npm run build -- --mode=fast"),
+        ("go test", "go test -run TestX -v ./..."), ("curl", "curl -fsSL example.com"),
+        ("echo", "echo -exec --output x"),
+    ):  # fmt: skip
+        assert speaks(AskRule(id="r", match="prefix", pattern=pattern), run(command)), command
+
+
+def test_white_space_that_a_shell_takes_for_a_letter_is_another_command() -> None:
+    rule = AskRule(id="r", match="exact", pattern="git push origin main")
+    assert speaks(rule, run(" git push origin main \t\n"))
+    for other in ("\u00a0", "\u3000", "\x1c", "\x85", "\r", "\f", "\v"):
+        assert not speaks(rule, run(f"git push origin main{other}")), repr(other)
+        assert not speaks(rule, run(f"{other}git push origin main")), repr(other)
 
 
 WIDER = {
@@ -373,6 +416,8 @@ def test_which_rule_answers() -> None:
         ("prefix", "timeout 5"), ("prefix", "sudo -u me"), ("prefix", "ssh host"), ("prefix", "/usr/bin/time x"),
         ("prefix", "npx"), ("prefix", "npx -y"), ("prefix", "strace -f"), ("prefix", "chroot /x"), ("prefix", "tcsh"),
         ("prefix", "pwsh -Command"), ("prefix", "awk"), ("prefix", "/bin/ash -c"), ("prefix", "pypy3 -c"),
+        ("prefix", "git"), ("prefix", "npm"), ("prefix", "npm exec"), ("prefix", "docker run"), ("prefix", "sed"),
+        ("prefix", "/usr/bin/git"), ("prefix", "git bisect run"), ("prefix", "uv run"), ("prefix", "tar"),
         ("prefix", "/usr/bin/env -i"), ("prefix", "sudo"), ("prefix", ""), ("exact", " "),
         ("exact", "x" * 2001), ("exact", "a\0b"), ("edit", "src/"), ("edit", "/home/../etc/"), ("edit", "/"),
         ("read", "//"), ("read", "//etc/"), ("edit", "//etc/passwd"),
@@ -388,7 +433,8 @@ def test_what_cannot_be_a_rule(match: RuleMatch, pattern: str) -> None:
 
 def test_what_can_be_one() -> None:
     for match, pattern in (
-        ("prefix", "python -m pytest"), ("prefix", "npm"), ("prefix", "npx vitest"), ("prefix", "bash run.sh"),
+        ("prefix", "python -m pytest"), ("prefix", "npm run"), ("prefix", "uv run pytest"),
+        ("prefix", "npx vitest"), ("prefix", "bash run.sh"),
         ("prefix", "python3 x.py"), ("exact", "bash -c 'x'; y"), ("edit", "/home/me/"),
         ("host", ".example.com"), ("host", "localhost"), ("tool", "a/b"),
     ):  # fmt: skip

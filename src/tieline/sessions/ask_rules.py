@@ -18,6 +18,7 @@ from msgspec import Struct
 from ..ask_parts import CONTENT
 from ..errors import UsageError
 from ..events import Action, Ask, Command, Edit, Fetch, Mcp, Read, changed_paths, needs
+from .known_programs import runs_anything, steers
 from .shell_words import shell_words
 
 RuleMatch = Literal["exact", "prefix", "edit", "read", "host", "tool"]
@@ -25,21 +26,10 @@ RuleMatch = Literal["exact", "prefix", "edit", "read", "host", "tool"]
 command · edit, read: a file, or a directory (it ends with a slash) and what is in it · host: of an address; with a
 leading dot every host below it · tool: server/tool of an MCP server."""
 
+BLANKS = " \t\n"
+"""What around a command means nothing to a shell: other white space is a part of a word."""
 MAX_PATTERN = 2000
 """Characters of a pattern or a directory."""
-
-WRAPPERS = frozenset(
-    ("env", "sudo", "doas", "su", "xargs", "nohup", "nice", "time", "timeout", "setsid", "stdbuf", "eval", "exec",
-     "command", "builtin", "source", ".", "ssh", "watch", "parallel", "busybox", "deno", "pipx", "trap", "coproc",
-     "strace", "ltrace", "gdb", "flock", "script", "unshare", "nsenter", "chroot", "runuser", "pkexec", "ionice",
-     "chrt", "taskset", "setpriv", "setarch", "systemd-run", "bwrap", "firejail", "caffeinate", "entr", "expect",
-     "awk", "gawk", "mawk")
-)  # fmt: skip
-"""Programs that run whatever their arguments say: a prefix of one would allow everything."""
-_INTERPRETER = re.compile(
-    r"python[\d.]*|pypy[\d.]*|(?:ba|da|z|k|mk|a|c|tc|fi|pw|rba)?sh|node|nodejs|bun|perl|ruby|php|lua|npx|pnpx|bunx|uvx"
-)
-"""Programs that run what their first argument names, or whatever an option says."""
 
 _PATH_FIELDS = frozenset(("file_path", "filePath", "filepath", "path", "notebook_path", "absolute_path"))
 _DIRECTORY_FIELDS = frozenset(("cwd", "workdir"))
@@ -146,10 +136,12 @@ def matches(rule: AskRule, ask: Ask, origin: AskOrigin, files: Files) -> bool:
         return False
     match rule.match, action:
         case "exact", Command(command):
-            return command.strip() == rule.pattern.strip()
+            return command.strip(BLANKS) == rule.pattern.strip(BLANKS)
         case "prefix", Command(command):
             words, wanted = shell_words(command), shell_words(rule.pattern)
-            return bool(wanted) and words[: len(wanted)] == wanted
+            if not wanted or words[: len(wanted)] != wanted:
+                return False
+            return not (allow and steers(words, len(wanted)))
         case "edit", Edit(paths, diff):
             named = {*paths, *_path_fields(ask.input), *(changed_paths(diff) if allow else ())}
             found = [_matches_path(rule.pattern, _joined(origin.cwd, path), files, strict=allow) for path in named]
@@ -258,11 +250,11 @@ def check_rule(rule: AskRule) -> None:
                     field="pattern",
                     hint="A prefix is words without ; & | < > $ and the like. Any command can be allowed exactly.",
                 )
-            if rule.decision == "allow" and _runs_anything(words):
+            if rule.decision == "allow" and runs_anything(words):
                 raise UsageError(
                     f"`{pattern}` runs whatever comes after it",
                     field="pattern",
-                    hint="Name what it runs, too: `python -m pytest`, not `python`. Or allow the command exactly.",
+                    hint="Name what it runs, too: `python -m pytest`, `git status`. Or allow the command exactly.",
                 )
         case "edit" | "read":
             _check_path("pattern", pattern)
@@ -280,22 +272,6 @@ def check_rule(rule: AskRule) -> None:
                 raise UsageError(f"{pattern!r} is not a tool", field="pattern", hint="Write server/tool.")
         case "exact":
             pass
-
-
-def module_option(words: tuple[str, ...]) -> bool:
-    """`python -m pytest` names what it runs, too."""
-    return words[0].rpartition("/")[2].startswith("python") and words[1:2] == ("-m",)
-
-
-def _runs_anything(words: tuple[str, ...]) -> bool:
-    """Whether what comes after these words may be any program."""
-    program = words[0].rpartition("/")[2]
-    if program in WRAPPERS:
-        return True
-    if not _INTERPRETER.fullmatch(program):
-        return False
-    named = words[2 if module_option(words) else 1 :]
-    return not named or named[0].startswith("-")
 
 
 def _check_path(field: str, path: str) -> None:

@@ -26,11 +26,11 @@ def run(command: str, **more: Any) -> list[tuple[str, str]]:
 OFFERED: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
     "a command": (
         run("npm test"),
-        [("exact", "npm test"), ("prefix", "npm test"), ("prefix", "npm")],
+        [("exact", "npm test"), ("prefix", "npm test")],
     ),
     "up to its first option": (
         run("git commit -m 'a b'"),
-        [("exact", "git commit -m 'a b'"), ("prefix", "git commit"), ("prefix", "git")],
+        [("exact", "git commit -m 'a b'"), ("prefix", "git commit")],
     ),
     "three words at most": (
         run("npm run build web api"),
@@ -38,7 +38,6 @@ OFFERED: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
             ("exact", "npm run build web api"),
             ("prefix", "npm run build"),
             ("prefix", "npm run"),
-            ("prefix", "npm"),
         ],
     ),
     "not a program alone that runs others": (

@@ -11,6 +11,7 @@ from ...errors import UsageError
 from ...events import Ask, Command, Edit, Fetch, Mcp, Read
 from ...protocol.rules import NewRule, RuleChoice
 from ...sessions.ask_rules import (
+    BLANKS,
     AskOrigin,
     AskRule,
     Files,
@@ -18,9 +19,9 @@ from ...sessions.ask_rules import (
     check_rule,
     host_of,
     matches,
-    module_option,
     subject_text,
 )
+from ...sessions.known_programs import module_option
 from ...sessions.shell_words import shell_words
 
 MAX_PREFIX = 3
@@ -51,7 +52,7 @@ def rule_choices(ask: Ask, origin: AskOrigin, files: Files) -> list[RuleChoice]:
 def _patterns(ask: Ask, origin: AskOrigin, files: Files) -> Iterator[tuple[RuleMatch, str]]:
     match ask.action:
         case Command(command):
-            yield "exact", command.strip()
+            yield "exact", command.strip(BLANKS)
             words = shell_words(command)
             begin = 2 if words and module_option(words) else 0
             options = (number for number, word in enumerate(words) if number >= begin and word.startswith("-"))
