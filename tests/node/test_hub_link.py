@@ -23,10 +23,11 @@ from tests.node.conftest import (
 
 from tieline.backoff import Backoff
 from tieline.bus import Bus
+from tieline.errors import BusFull
 from tieline.events import Answer
 from tieline.hub.hub import Hub
 from tieline.hub.nodes.command_queue import COMMANDS
-from tieline.node.command_inbox import INBOX, CommandInbox
+from tieline.node.command_inbox import INBOX, CommandInbox, InboxPosition
 from tieline.node.hub_link import HubLink, KeyRefused
 from tieline.node.link_connection import LinkConnection, fitting
 from tieline.node.node_identity import identify
@@ -264,6 +265,27 @@ async def test_a_node_forgets_what_is_old_once_the_hub_has_it(hub: Running, tmp_
         away = HubLink(bus, executor, url=hub.url, key="")
         assert not await empty(bus, "events.s")
         assert await away.trim(time.time() + 60) == 0  # who knows what the hub has
+
+
+async def test_a_disk_that_is_full_while_it_joins_ends_no_link(
+    hub: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It dials again, and joins when there is room."""
+    full = asyncio.Event()
+    move = CommandInbox.move
+
+    async def no_room(self: CommandInbox, position: InboxPosition) -> None:
+        full.set()
+        raise BusFull("its disk", "no space left on device")
+
+    monkeypatch.setattr(CommandInbox, "move", no_room)
+    key = await key_of(hub.hub, identify(settings(tmp_path / "node").environ))
+    async with asyncio.timeout(60), node_at(tmp_path / "node", hub.url, key) as node:
+        await full.wait()
+        await eventually(lambda: "no space left" in node.link.situation.problem, "nobody is told why")
+        monkeypatch.setattr(CommandInbox, "move", move)
+        await node.joined()
+        assert not node.task.done()
 
 
 async def test_orders_expire_by_the_hubs_clock(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ What is sent is read from the node's own bus and what is received is stored ther
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -18,6 +18,7 @@ from ..bus.base import Bus
 from ..errors import BusClosed, BusError, TielineError, UsageError
 from ..protocol import OLDEST, PROTOCOL
 from ..protocol import node_link as p
+from ..sessions.event_log import last_before
 from ..version import __version__
 from .command_executor import CommandExecutor
 from .command_inbox import CommandInbox
@@ -96,12 +97,7 @@ class HubLink:
 
     async def trim(self, older_than: float) -> int:
         """Remove the events from before a time that the hub has. Says how many records."""
-        last = 0
-        async with aclosing(self._bus.read("events.>", follow=False)) as records:
-            async for record in records:
-                if record.at >= older_than or record.seq > self._outbox.kept:
-                    break
-                last = record.seq
+        last = await last_before(self._bus, older_than, self._outbox.kept)
         return await self._bus.trim("events.>", before=last + 1) if last else 0
 
     async def run(self) -> None:
@@ -198,6 +194,10 @@ class HubLink:
             )
         except ExceptionGroup as group:
             raise _cause(group) from None
+        except BusClosed:
+            raise
+        except BusError as error:  # a full disk, a server that is away: the next connection tries again
+            raise Ended(error.message) from None
 
     def _hello(self) -> p.Hello:
         me, position = self._executor.identity, self._inbox.position

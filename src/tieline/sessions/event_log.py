@@ -5,6 +5,7 @@ that follows is in the log. A listener who is too slow loses deltas, never items
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -45,6 +46,19 @@ def subject(session: str) -> str:
 
 def happened_at(record: Record) -> float:
     return float(record.headers.get(AT, record.at))
+
+
+async def last_before(bus: Bus, moment: float, upto: int | None = None) -> int:
+    """The last event in front of which all are from before that time; 0 for none. One that comes from the future was
+    written while the clock was wrong: it keeps nothing, or nothing after it would ever be too old."""
+    last, now = 0, time.time()
+    async with aclosing(bus.read("events.>", follow=False)) as records:
+        async for record in records:
+            if moment <= record.at <= now or (upto is not None and record.seq > upto):
+                break
+            if record.at < moment:
+                last = record.seq
+    return last
 
 
 def deltas_subject(session: str) -> str:

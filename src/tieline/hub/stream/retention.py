@@ -4,11 +4,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from contextlib import aclosing
 
 from ...bus.base import Bus
 from ...errors import BusClosed, BusError, Conflict
 from ...ids import new_id
+from ...sessions.event_log import last_before
 
 TABLE = "hub"
 EPOCH = "epoch"
@@ -46,12 +46,7 @@ class Retention:
 
     async def trim(self, older_than: float) -> int:
         """Remove the events from before a time. Says how many records."""
-        last = 0
-        async with aclosing(self._bus.read("events.>", follow=False)) as records:
-            async for record in records:
-                if record.at >= older_than or (self.keep_after is not None and record.seq > self.keep_after()):
-                    break
-                last = record.seq
+        last = await last_before(self._bus, older_than, self.keep_after() if self.keep_after is not None else None)
         if not last:
             return 0
         await self._table.put(TRIMMED, str(last).encode())  # first: whoever comes later is told in any case
