@@ -21,8 +21,8 @@ MAX_PARALLEL = 8
 """How many jobs `run_parallel` works on at once by default: agents are heavy processes."""
 
 
-class RunOptions(Options, total=False):
-    """The options of `run`: those that an agent is opened with, and who decides its asks."""
+class SessionOptions(Options, total=False):
+    """The options of `run` and `open_session`: those of the agent, and who decides its asks."""
 
     on_ask: OnAsk | None
     ask_expiry_s: float
@@ -62,7 +62,7 @@ def open_session(
 
 
 async def run(
-    agent: str | Driver, prompt: str | Prompt, *, timeout: float | None = None, **options: Unpack[RunOptions]
+    agent: str | Driver, prompt: str | Prompt, *, timeout: float | None = None, **options: Unpack[SessionOptions]
 ) -> AsyncGenerator[Event, None]:
     """One turn with an agent: its events, the last of them its one `Done`. Takes the options of `open_session`.
 
@@ -84,7 +84,7 @@ class Job(Struct, frozen=True):
 
 
 async def run_parallel(
-    jobs: Iterable[Job], *, limit: int = MAX_PARALLEL, timeout: float | None = None, **options: Unpack[RunOptions]
+    jobs: Iterable[Job], *, limit: int = MAX_PARALLEL, timeout: float | None = None, **options: Unpack[SessionOptions]
 ) -> AsyncGenerator[tuple[str, Event], None]:
     """Several runs at once: (job name, event) as they happen. A job that cannot start yields an error and a `done`.
 
