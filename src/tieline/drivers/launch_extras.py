@@ -49,4 +49,5 @@ def check_extras(agent: str, arguments: Sequence[str], environment: Sequence[str
 
 def with_environment(env: Mapping[str, str], environment: Sequence[str]) -> Mapping[str, str]:
     """The agent's environment with what its session adds."""
-    return {**env, **dict(each.partition("=")[::2] for each in environment)} if environment else env
+    added = (each.partition("=") for each in environment)
+    return {**env, **{name: value for name, _, value in added}} if environment else env

@@ -2,7 +2,7 @@
 
 import difflib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -88,7 +88,7 @@ def _converted(name: str, value: Any, kind: Any) -> Any:
             raise TypeError
         value = {name: msgspec.to_builtins(server) for name, server in value.items()}  # theirs are looked at, too
     if name in LISTS and not isinstance(value, str | Mapping):
-        return msgspec.convert(list(value), tuple[str, ...])
+        return msgspec.convert(list(cast("Iterable[object]", value)), tuple[str, ...])
     return msgspec.convert(value, kind)
 
 

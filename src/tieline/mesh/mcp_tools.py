@@ -519,8 +519,8 @@ _ALL = (
         "message_status",
         StatusArguments,
         _message_status,
-        "Where a message you sent is: stored, offered, injected (handed over), seen, answered; or failed (tried again), "
-        "expired, dead.",
+        "Where a message you sent is: stored, offered, injected (handed over), seen, answered; or failed (tried "
+        "again), expired, dead.",
         reads=True,
     ),
     _tool(
