@@ -118,10 +118,13 @@ async def test_deltas_beyond_measure_wait_for_their_item(tmp_path: Path) -> None
         Fanout(bus, state) as fanout,
     ):
         sink, quick = Sink(), Sink()
-        follow(fanout, sink)
+        follower = follow(fanout, sink)
         follow(fanout, quick)
         sink.open.clear()
         await write(bus, 1)
+        await eventually(
+            lambda: follower.behind, "the event is not on its way", timeout=BOUND_S
+        )  # else the first delta is
         for _ in range(40):
             await bus.announce("deltas.s1", encode(TextDelta("x" * 10_000, item="large")))
             await bus.announce("deltas.s1", encode(TextDelta("y", item="small")))
