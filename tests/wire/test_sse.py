@@ -27,7 +27,6 @@ def test_fields(end: bytes) -> None:
     ]
     parser = SseParser()
     assert parser.feed(end.join(lines)) == [SentEvent(b"one\ntwo", "tick", "7")]
-    assert parser.retry_ms == 250
     assert parser.feed(end.join([b"data: three", b"", b""])) == [SentEvent(b"three", "message", "7")], "the id stays"
 
 

@@ -171,7 +171,7 @@ def check_id(id: str) -> None:
         raise BadSubject("id", id, "an id is 1 to 256 printable ASCII characters without white space around it")
 
 
-def check_put(key: str, value: bytes, expect: int | None, ttl: int | None) -> None:
+def check_put(value: bytes, expect: int | None, ttl: int | None) -> None:
     check_data(value)
     if expect is not None and expect < 0:
         raise UsageError("a revision cannot be negative", field="expect")

@@ -11,9 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
     from io import FileIO
-    from typing import IO
-
-    Pipe = FileIO | IO[bytes]
 
 KILLED = -9
 """What a child's status is when its reaper was killed, and it with it."""

@@ -289,10 +289,6 @@ class Relay:
         answer."""
         return self.registry.serve(subject, handler, prefix=prefix, max_concurrent=max_concurrent, id=id)
 
-    def open_inbox(self, subject: str) -> None:
-        """Make an address outside `INBOXES` an inbox."""
-        self.registry.add(self.registry.new_queue(address(subject), "inbox", address(subject), prefix=False))
-
     async def register(self, channel: Channel) -> None:
         """Start a channel and deliver to it. It inherits the messages of one that was unregistered with `keep`."""
         await self.registry.register(channel)

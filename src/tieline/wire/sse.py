@@ -1,6 +1,6 @@
 """Server-sent events: bytes in, events out, however the bytes are cut.
 
-The format is the one of the HTML standard: lines that end in LF, CR or CRLF, fields `data`, `event`, `id`, `retry`,
+The format is the one of the HTML standard: lines that end in LF, CR or CRLF, fields `data`, `event`, `id`,
 comments, an empty line that ends an event. Nothing here reconnects: who reads the stream knows what it missed.
 """
 
@@ -35,8 +35,6 @@ class SseParser:
         self._id = ""
         self._after_cr = False
         self._fresh = True
-        self.retry_ms: int | None = None
-        """The server's wish of how long to wait before reconnecting."""
 
     def feed(self, chunk: bytes) -> list[SentEvent]:
         """Raises EventTooLong; the stream is of no use after that."""
@@ -89,7 +87,5 @@ class SseParser:
                 self._event = value.decode(errors="replace")
             case b"id" if b"\0" not in value:
                 self._id = value.decode(errors="replace")
-            case b"retry" if value.isdigit():
-                self.retry_ms = int(value)
             case _:
                 pass  # comments, and fields that the standard tells to ignore

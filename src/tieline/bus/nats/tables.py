@@ -45,7 +45,7 @@ class NatsTable:
 
     async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: int | None = None) -> int:
         check_key(key)
-        check_put(key, value, expect, ttl)
+        check_put(value, expect, ttl)
         await self._make()
         headers = {} if ttl is None else {"Nats-TTL": f"{ttl}s"}
         try:

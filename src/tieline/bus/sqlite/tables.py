@@ -103,7 +103,7 @@ class SqliteTable:
 
     async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: int | None = None) -> int:
         check_key(key)
-        check_put(key, value, expect, ttl)
+        check_put(value, expect, ttl)
         value = bytes(value)
 
         def job(store: Transactions) -> tuple[int, float | None]:
