@@ -13,7 +13,7 @@ def list_agents(
     all: Annotated[bool, typer.Option("--all", help="Also those that are not here, and how to get them.")] = False,
     json: Annotated[bool, typer.Option("--json", help="A JSON array on stdout, of all that are known.")] = False,
 ) -> None:
-    """What is installed: version, signed in or not, tested or not, what each can do, and what to do about problems."""
+    """List the agents: version, signed in or not, tested or not, what each can do, and how to fix problems."""
     from ..commands.agents import show
 
     show(names or [], all=all, json=json)
@@ -29,11 +29,13 @@ def list_models(
             autocompletion=completion.nodes,
         ),
     ] = "",
-    refresh: Annotated[bool, typer.Option("--refresh", help="Ask it again, although it told not long ago.")] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Ask the agent again, even if its list is recent.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="The list as JSON on stdout.")] = False,
 ) -> None:
-    """The models that an agent offers, and the efforts of each where it tells them. It is started for that, and
-    no model is asked; what it told is kept for a day."""
+    """List the models that an agent offers, and the efforts of each where it names them. The agent is started
+    for this, but no model is called. The list is kept for a day."""
     from ..commands.agents_models import show
 
     raise typer.Exit(show(name, node=node, refresh=refresh, json=json))
@@ -57,8 +59,8 @@ def add_agent(
     set: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Another setting of its type, in TOML.")
     ] = None,
-    default: Annotated[bool, typer.Option("--default", help="New sessions use it.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="In place of the one of that name.")] = False,
+    default: Annotated[bool, typer.Option("--default", help="Make it the agent of new sessions.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the agent of that name.")] = False,
     json: Annotated[bool, typer.Option("--json", help="What was written, as JSON on stdout.")] = False,
 ) -> None:
     """Register an agent in your `tieline.toml`. Comments and everything else in it stay."""
@@ -82,9 +84,11 @@ def add_agent(
 def test_agent(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="AGENT", help="Which ones. Without: all that are here.", show_default=False),
+        typer.Argument(metavar="AGENT", help="Which agents. Default: all that are installed.", show_default=False),
     ] = None,
-    prompt: Annotated[str, typer.Option(metavar="TEXT", help="Ask its own model this instead; it may only read.")] = "",
+    prompt: Annotated[
+        str, typer.Option(metavar="TEXT", help="Ask its own model this instead; the agent may only read.")
+    ] = "",
     own_model: Annotated[bool, typer.Option("--own-model", help="Ask its own model for a word instead.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --own-model: do not ask me first.")] = False,
     accept_unenforced: Annotated[
@@ -92,8 +96,8 @@ def test_agent(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
 ) -> None:
-    """Test an agent: it runs over a scripted model, without account or cost, and what it does is held against what it
-    promises. One that cannot be pointed at that model is looked for and opened."""
+    """Test an agent over a scripted model, without an account or cost, and compare what it does with what its
+    driver promises. An agent that cannot use that model is only detected and opened."""
     from ..commands.agents_test import show
 
     status = show(
@@ -161,7 +165,7 @@ tieline agents remove reviewer
 
 
 def add(app: typer.Typer) -> None:
-    about = "What is installed: version, signed in or not, what each can do; its models; and add, test or remove one."
+    about = "List the agents: version, signed in or not, what each can do. Show their models; add, test or remove one."
     group = typer.Typer(cls=AgentsGroup, rich_markup_mode=None)
     app.add_typer(group, name="agents", help=about, epilog=GROUP_EXAMPLES)
     verbs = {"list": list_agents, "models": list_models, "add": add_agent, "test": test_agent, "remove": remove_agent}

@@ -22,7 +22,7 @@ Asked = Annotated[
 def approve(
     ask: Asked = "",
     remember: Annotated[
-        str, typer.Option(metavar="HOW", help="Also the next time: session or always, where the agent offers it.")
+        str, typer.Option(metavar="HOW", help="Remember it for: session or always, where the agent offers it.")
     ] = "",
     always: Annotated[
         str,
@@ -48,10 +48,10 @@ def approve(
 def deny(
     ask: Asked = "",
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; the agent is told.")] = "",
-    remember: Annotated[str, typer.Option(metavar="HOW", help="Also the next time: session or always.")] = "",
+    remember: Annotated[str, typer.Option(metavar="HOW", help="Remember it for: session or always.")] = "",
     json: Json = False,
 ) -> None:
-    """Refuse what an agent asks for."""
+    """Deny what an agent asks for."""
     from ..commands.asks import decide
 
     raise typer.Exit(decide("deny", ask, reason=reason, remember=remember, json=json))
@@ -100,7 +100,7 @@ def asks(
     ] = "",
     json: Json = False,
 ) -> None:
-    """What waits for a decision, whole: every character of it."""
+    """Show every ask that waits for a decision, in full."""
     from ..commands.asks import show
 
     raise typer.Exit(show(ask, json=json))

@@ -16,10 +16,11 @@ def audit(
         ),
     ] = "",
     since: Since = "",
-    limit: Annotated[int, typer.Option(metavar="N", help="How many lines at most.", min=1)] = 100,
+    limit: Annotated[int, typer.Option(metavar="N", help="Show at most this many.", min=1)] = 100,
     json: Json = False,
 ) -> None:
-    """Who signed in, paired, decided, changed a policy or was refused. The newest first; kept for 90 days."""
+    """Show who signed in, paired, decided, changed a policy or was refused. The newest comes first; kept for 90
+    days."""
     from ..commands.audit import show
 
     raise typer.Exit(show(kind=kind, since=since, limit=limit, json=json))

@@ -23,8 +23,8 @@ def backup(
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `tieline backup` wrote.")], json: Json = False
 ) -> None:
-    """Replace the whole state by a backup. What was there is kept beside it. Only of a backup that you made yourself:
-    the devices in it are let in."""
+    """Replace the whole state with a backup. The previous state is kept beside it. Restore only backups that you
+    made yourself: the devices in them get access."""
     from ..commands import backup
 
     raise typer.Exit(backup.restore(file, json=json))

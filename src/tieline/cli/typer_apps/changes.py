@@ -15,7 +15,7 @@ Paths = Annotated[
 
 
 def show(session: Session, json: Json = False) -> None:
-    """The files that differ from the last commit, the branch, and how far it is pushed."""
+    """Show the files that differ from the last commit, the branch, and how far it is pushed."""
     from ..commands.changes import show
 
     raise typer.Exit(show(session, json=json))

@@ -9,7 +9,7 @@ from .options import MESSAGES_PANEL, Json
 
 
 def channels_list(json: Json = False) -> None:
-    """The channels of the hub: how each is, and why."""
+    """The channels of the hub: the state of each, and why."""
     from ..commands.channels import show
 
     raise typer.Exit(show(json=json))
@@ -26,7 +26,7 @@ def channels_reload(
     yes: Annotated[bool, typer.Option("--yes", help="Trust new code, rights and secrets without asking.")] = False,
     json: Json = False,
 ) -> None:
-    """Have the hub look at the configuration now; asks before it trusts what is new. Only what changed is made anew."""
+    """Reload the configuration now; it asks before it trusts anything new. Only changed channels restart."""
     from ..commands.channels import reload
 
     raise typer.Exit(reload(yes=yes, json=json))

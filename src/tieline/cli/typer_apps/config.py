@@ -15,7 +15,7 @@ def check(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say everything that is wrong with the configuration file: line, key, what to do. Exit status 2 if something is.
+    """Report every mistake in the configuration file: line, key, what to do. Exit status 2 when there is one.
 
     It runs no code that the file names: `tieline channels check` does."""
     from ..commands.config_check import report

@@ -13,7 +13,9 @@ Pattern = Annotated[
     str, typer.Option(metavar="PATTERN", help="Whom they were for: relay.agent.>", rich_help_panel=FIND)
 ]
 From = Annotated[str, typer.Option("--from", metavar="PATTERN", help="Who sent them.", rich_help_panel=FIND)]
-Reason = Annotated[str, typer.Option(metavar="CODE", help="Why they died: gave_up …", rich_help_panel=FIND)]
+Reason = Annotated[
+    str, typer.Option(metavar="CODE", help="Why they were not delivered: gave_up …", rich_help_panel=FIND)
+]
 Ids = Annotated[
     list[str] | None, typer.Argument(metavar="ID", help="Their messages' ids, or enough of them.", show_default=False)
 ]
@@ -23,17 +25,17 @@ def dead_list(
     pattern: Pattern = "",
     sender: From = "",
     reason: Reason = "",
-    limit: Annotated[int, typer.Option(metavar="N", help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option(metavar="N", help="Show at most this many.")] = 100,
     json: Json = False,
 ) -> None:
-    """What did not arrive, and why."""
+    """Messages that could not be delivered, and why."""
     from ..commands.dead_letters import list_letters
 
     raise typer.Exit(list_letters(pattern, sender, reason, limit=limit, json=json))
 
 
 def dead_show(id: MessageId, json: Json = False) -> None:
-    """One dead letter, whole."""
+    """Show one dead letter in full."""
     from ..commands.dead_letters import show
 
     raise typer.Exit(show(id, json=json))
@@ -51,13 +53,13 @@ def dead_retry(
 def dead_drop(
     ids: Ids = None, pattern: Pattern = "", sender: From = "", reason: Reason = "", json: Json = False
 ) -> None:
-    """Throw dead letters away for good."""
+    """Delete dead letters for good."""
     from ..commands.dead_letters import drop
 
     raise typer.Exit(drop(ids or [], pattern, sender, reason, json=json))
 
 
-ABOUT = "Messages that did not arrive: look at them, send them again, drop them."
+ABOUT = "Messages that could not be delivered: list them, send them again, drop them."
 VERBS = {
     "list": (dead_list, "tieline dead list\ntieline dead list --pattern 'relay.agent.>' --reason gave_up"),
     "show": (dead_show, "tieline dead show 0199a2…"),

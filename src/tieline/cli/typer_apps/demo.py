@@ -11,7 +11,8 @@ def demo(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Answer every ask with yes.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the demo's directory in place.")] = False,
 ) -> None:
-    """A scripted agent fixes a small project in a temporary directory. No key, no account, nothing to install."""
+    """Watch a scripted agent fix a small project in a temporary directory. No key, no account, nothing to
+    install."""
     from ..commands.demo import run_demo
 
     raise typer.Exit(run_demo(yes=yes, keep=keep))

@@ -10,7 +10,7 @@ from .options import HUB_PANEL, Json
 
 def devices(
     revoke: Annotated[
-        str, typer.Option(metavar="ID", help="Shut this one out, at once. Its id, or enough of it.")
+        str, typer.Option(metavar="ID", help="Revoke this device at once: its id, or enough of it.")
     ] = "",
     let_in: Annotated[
         bool | None,
@@ -18,7 +18,8 @@ def devices(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Who may talk to the hub, and who let them in. Devices that are not used for 90 days expire."""
+    """List the devices that have access to the hub, and who let them in. Devices that are not used for 90 days
+    expire."""
     from ..commands.devices import revoke as shut_out
     from ..commands.devices import show
 

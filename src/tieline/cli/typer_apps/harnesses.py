@@ -10,7 +10,7 @@ from .options import HARNESSES_PANEL, Json
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="HARNESS", help="Which ones. Default: all that are found here.", show_default=False),
+    typer.Argument(metavar="HARNESS", help="Which harnesses. Default: all that are found here.", show_default=False),
 ]
 Project = Annotated[str, typer.Option(metavar="DIR", help="In this project's files only.")]
 Global = Annotated[bool, typer.Option("--global", help="In your own configuration (the default).")]
@@ -41,7 +41,7 @@ def install(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Tell your harnesses of Tieline, so that their agents find each other and exchange messages.
+    """Add Tieline to your harnesses, so that their agents find each other and exchange messages.
 
     Writes an MCP server, hooks or a plugin, instructions and a slash command into their configuration; everything else
     in those files stays as it is."""
@@ -70,7 +70,7 @@ def uninstall(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Take Tieline out of your harnesses again. Their files are then as they were."""
+    """Remove Tieline from your harnesses. Their files are then as they were before."""
     from ..commands import harnesses
 
     _one_scope(project, for_all)
@@ -79,7 +79,7 @@ def uninstall(
 
 
 def list_harnesses(names: Names = None, project: Project = "", json: Json = False) -> None:
-    """Which harnesses are here, in which version, and whether Tieline is installed in them."""
+    """List the harnesses on this machine, their versions, and whether Tieline is installed in them."""
     from ..commands import harnesses
 
     raise typer.Exit(harnesses.show(names or [], project=project, json=json))
@@ -88,14 +88,14 @@ def list_harnesses(names: Names = None, project: Project = "", json: Json = Fals
 def doctor(
     names: Names = None,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Fix what is safe to fix: reinstall an outdated integration.")
+        bool, typer.Option("--fix", help="Fix what is safe to fix: outdated integrations are installed again.")
     ] = False,
     canary: Annotated[
-        str, typer.Option(metavar="MEMBER", help="Send this member a test message, and show how far it gets.")
+        str, typer.Option(metavar="MEMBER", help="Send this member a test message and show how far it gets.")
     ] = "",
     json: Json = False,
 ) -> None:
-    """Look whether agents in your harnesses can be reached: integrations, versions, hooks, sessions.
+    """Check whether agents in your harnesses can be reached: integrations, versions, hooks, sessions.
 
     Exit status 1 when something is wrong."""
     from ..commands import doctor

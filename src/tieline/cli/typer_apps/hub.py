@@ -7,16 +7,22 @@ import typer
 from ..help import HelpCommand
 from .options import HUB_PANEL, Json
 
-Foreground = Annotated[bool, typer.Option("--foreground", help="Stay here, with the log on the terminal.")]
-Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1, this machine only.")]
-Port = Annotated[int | None, typer.Option(metavar="N", help="On which port. Default: 8137; 0 takes a free one.")]
+Foreground = Annotated[bool, typer.Option("--foreground", help="Stay in the foreground and log to the terminal.")]
+Host = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="The address to listen on. Default: 127.0.0.1, this machine only.")
+]
+Port = Annotated[
+    int | None, typer.Option(metavar="N", help="The port to listen on. Default: 8137; 0 picks a free one.")
+]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Listen beyond this machine without TLS, on a network you trust.")
 ]
 
 
-Bus = Annotated[str, typer.Option(metavar="URL", help="Where everything is stored, instead of `bus` in tieline.toml.")]
-Nats = Annotated[bool, typer.Option("--nats", help="On a nats-server of its own, which ends with it.")]
+Bus = Annotated[str, typer.Option(metavar="URL", help="Store everything on this bus instead of `bus` in tieline.toml.")]
+Nats = Annotated[
+    bool, typer.Option("--nats", help="Store everything on a nats-server of its own, which ends with the hub.")
+]
 
 
 def up(
@@ -52,9 +58,9 @@ def _start(node: bool, foreground: bool, host: str, port: int | None, insecure: 
 
 
 def down() -> None:
-    """End what `tieline up`, `tieline hub` or `tieline node run` started here, and all agents with it.
+    """Stop what `tieline up`, `tieline hub` or `tieline node run` started here, and all its agents.
 
-    Turns that run are interrupted, and nothing else is begun: what waits goes on after the next start."""
+    Running turns are interrupted. Prompts that wait run after the next start."""
     from ..commands.daemon_control import stop
 
     raise typer.Exit(stop())
@@ -63,11 +69,14 @@ def down() -> None:
 def status(
     harnesses: Annotated[
         list[str] | None,
-        typer.Argument(metavar="HARNESS", help="What is installed in these, instead.", show_default=False),
+        typer.Argument(
+            metavar="HARNESS", help="Show instead what is installed in these harnesses.", show_default=False
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """What runs here: the hub, its machines, sessions, and who waits for you. Exit status 1 when nothing runs."""
+    """Show what runs here: the hub, its machines and sessions, and what waits for you. Exit status 1 when
+    nothing runs."""
     if harnesses:
         from ..commands.harnesses import status
 
@@ -83,11 +92,11 @@ def pair(
     client: Annotated[bool, typer.Option("--client", help="For a program.")] = False,
     mesh: Annotated[bool, typer.Option("--mesh", help="For a harness elsewhere: only the MCP server.")] = False,
     name: Annotated[
-        str, typer.Option(metavar="TEXT", help="What the list of devices shows; its own name by default.")
+        str, typer.Option(metavar="TEXT", help="Its name in the list of devices. Default: its own name.")
     ] = "",
     json: Annotated[bool, typer.Option("--json", help='`{"url", "secret"}` on stdout, for a program.')] = False,
 ) -> None:
-    """Let one more device in: a link that works once, within ten minutes, and its QR code."""
+    """Pair one more device: prints a link and a QR code that work once, within ten minutes."""
     from ..commands.pairing import pair
 
     raise typer.Exit(pair(node=node, page=page, client=client, mesh=mesh, name=name, json=json))

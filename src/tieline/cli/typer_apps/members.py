@@ -10,20 +10,21 @@ from .options import MESSAGES_PANEL, Json
 
 def members(
     query: Annotated[
-        str, typer.Argument(metavar="QUERY", help="What they do or are called; misspellings are forgiven.")
+        str, typer.Argument(metavar="QUERY", help="What they do or their name; misspellings are tolerated.")
     ] = "",
     project: Annotated[str, typer.Option(metavar="NAME", help="Only of this project.")] = "",
     role: Annotated[str, typer.Option(metavar="TEXT", help="Only with this role.")] = "",
     harness: Annotated[str, typer.Option(metavar="NAME", help="Only in this harness: claude-code, codex …")] = "",
     machine: Annotated[str, typer.Option(metavar="NAME", help="Only on this machine.")] = "",
     activity: Annotated[
-        str, typer.Option(metavar="working|idle|unknown", help="Only those that do this just now.")
+        str,
+        typer.Option(metavar="working|idle|unknown", help="Only those with this activity."),
     ] = "",
-    ended: Annotated[bool, typer.Option("--ended", help="Also those whose session is over.")] = False,
-    limit: Annotated[int, typer.Option(metavar="N", help="At most so many.")] = 100,
+    ended: Annotated[bool, typer.Option("--ended", help="Also those whose session has ended.")] = False,
+    limit: Annotated[int, typer.Option(metavar="N", help="Show at most this many.")] = 100,
     json: Json = False,
 ) -> None:
-    """Who can be written to: agents in harnesses, sessions and people."""
+    """List who can be written to: agents in harnesses, sessions and people."""
     from ..commands.members import members
 
     raise typer.Exit(

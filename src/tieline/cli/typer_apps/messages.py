@@ -10,34 +10,37 @@ from .options import MESSAGES_PANEL, Json, MessageId
 To = Annotated[str, typer.Argument(metavar="TO", help="Who it is for: @name of a member, relay.agent.<session> …")]
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="What to say; `-` reads it from standard input.")]
 Within = Annotated[
-    str, typer.Option(metavar="ID", help="The message you work on: this one inherits what is left of its budget.")
+    str, typer.Option(metavar="ID", help="The message you are working on, whose budget this one inherits.")
 ]
 Session = Annotated[str, typer.Option(metavar="ID", help="Send it as this session.")]
-Hops = Annotated[int | None, typer.Option("--max-hops", metavar="N", help="Pass it on at most so often. Default: 8.")]
+Hops = Annotated[int | None, typer.Option("--max-hops", metavar="N", help="How often it may be passed on. Default: 8.")]
 Calls = Annotated[
-    int | None, typer.Option(metavar="N", help="At most so many messages and turns may come of it. Default: 32.")
+    int | None, typer.Option(metavar="N", help="How many messages and turns may follow from it. Default: 32.")
 ]
 
 
 def send(
     to: To,
     text: Text,
-    reply_to: Annotated[str, typer.Option(metavar="ADDRESS", help="Where an answer goes; to you by default.")] = "",
+    reply_to: Annotated[str, typer.Option(metavar="ADDRESS", help="Where an answer goes. Default: to you.")] = "",
     no_reply: Annotated[bool, typer.Option("--no-reply", help="No answer is wanted.")] = False,
     in_reply_to: Annotated[str, typer.Option(metavar="ID", help="The message that this answers.")] = "",
-    thread: Annotated[str, typer.Option(metavar="ID", help="The thread it belongs to; a new one by default.")] = "",
+    thread: Annotated[str, typer.Option(metavar="ID", help="The thread it belongs to. Default: a new one.")] = "",
     content_type: Annotated[
         str, typer.Option("--type", metavar="TYPE", help="The text is this: application/json. Default: plain text.")
     ] = "",
     attach: Annotated[
-        list[str] | None, typer.Option(metavar="FILE|URL", help="Goes with it, by reference; repeat it for several.")
+        list[str] | None,
+        typer.Option(metavar="FILE|URL", help="Attach a file or URL by reference; repeat it for several."),
     ] = None,
     ttl: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Of no use after that. Default: an hour.")
+        float | None, typer.Option(metavar="SECONDS", help="Seconds after which it expires. Default: an hour.")
     ] = None,
     max_hops: Hops = None,
     calls: Calls = None,
-    key: Annotated[str, typer.Option(metavar="KEY", help="The same key again is the same message.")] = "",
+    key: Annotated[
+        str, typer.Option(metavar="KEY", help="Idempotency key: sending the same key again sends nothing new.")
+    ] = "",
     within: Within = "",
     session: Session = "",
     json: Json = False,
@@ -85,24 +88,24 @@ def ask(
 
 
 def status(id: MessageId, json: Json = False) -> None:
-    """Where a message is, step by step."""
+    """Show how far a message has got, step by step."""
     from ..commands.messages import status
 
     raise typer.Exit(status(id, json=json))
 
 
 def trace(id: MessageId, json: Json = False) -> None:
-    """The whole chain of messages that one belongs to, and what of it did not arrive."""
+    """Show the whole chain of messages that one belongs to, and what was not delivered."""
     from ..commands.messages import trace
 
     raise typer.Exit(trace(id, json=json))
 
 
 def listed(
-    limit: Annotated[int, typer.Option(metavar="N", help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", help="Show at most this many.")] = 50,
     json: Json = False,
 ) -> None:
-    """The threads, the last active first."""
+    """List the threads, the last active first."""
     from ..commands.messages import threads
 
     raise typer.Exit(threads(limit=limit, json=json))
@@ -110,12 +113,12 @@ def listed(
 
 def inbox(
     address: Annotated[str, typer.Argument(metavar="WHOSE", help="An address or @name; yours by default.")] = "",
-    take: Annotated[bool, typer.Option("--take", help="Read what waits: it is seen then.")] = False,
-    every: Annotated[bool, typer.Option("--all", help="All addresses that mail waits for.")] = False,
-    limit: Annotated[int, typer.Option(metavar="N", help="At most so many.")] = 50,
+    take: Annotated[bool, typer.Option("--take", help="Read what waits and mark it as seen.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All addresses with waiting messages.")] = False,
+    limit: Annotated[int, typer.Option(metavar="N", help="Show at most this many.")] = 50,
     json: Json = False,
 ) -> None:
-    """What waits for you, or for another address."""
+    """Show the messages that wait for you, or for another address."""
     from ..commands.messages import inbox
 
     raise typer.Exit(inbox(address, take=take, every=every, limit=limit, json=json))

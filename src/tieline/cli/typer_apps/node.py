@@ -14,7 +14,7 @@ def join(
     name: Annotated[
         str, typer.Option(metavar="TEXT", help="What the hub calls it. Default: this machine's name.")
     ] = "",
-    run: Annotated[bool, typer.Option(help="Go on as a node, in the background.")] = True,
+    run: Annotated[bool, typer.Option(help="Then run as a node, in the background.")] = True,
 ) -> None:
     """Join this machine to a hub, and let it run its agents."""
     from ..commands.node import join
@@ -23,21 +23,21 @@ def join(
 
 
 def run(foreground: Annotated[bool, typer.Option(help="Stay here, or go to the background.")] = True) -> None:
-    """Be a node of the hub that this machine is joined to. Ends with Ctrl-C or `tieline down`."""
+    """Run as a node of the hub that this machine has joined. Ends with Ctrl-C or `tieline down`."""
     from ..commands.node import run
 
     raise typer.Exit(run(foreground=foreground))
 
 
 def status(json: Json = False) -> None:
-    """Which hub this machine is joined to, and how the link is. Exit status 1 when it is not there."""
+    """Show which hub this machine has joined and the state of the link. Exit status 1 when it is down."""
     from ..commands.node import show
 
     raise typer.Exit(show(json=json))
 
 
 def leave() -> None:
-    """Leave the hub: its key for this machine is worth nothing any more."""
+    """Leave the hub. This machine's key is revoked."""
     from ..commands.node import leave
 
     raise typer.Exit(leave())
@@ -62,7 +62,7 @@ tieline node leave
 
 
 def add(app: typer.Typer) -> None:
-    about = "This machine as a node of a hub elsewhere: join, run, status, leave."
+    about = "Use this machine as a node of a hub elsewhere: join, run, status, leave."
     group = family(app, "node", about, panel=HUB_PANEL, examples="tieline node join 'https://hub.example/#pair=4f…'")
     for verb, examples in EXAMPLES.items():
         group.command(cls=HelpCommand, epilog=examples)(verb)

@@ -14,13 +14,13 @@ def nodes(
         str,
         typer.Option(
             metavar="NODE",
-            help="Forget this one, and revoke its key. Its name, or enough of its id.",
+            help="Remove this machine and revoke its key: its name, or enough of its id.",
             autocompletion=completion.nodes,
         ),
     ] = "",
     json: Json = False,
 ) -> None:
-    """The machines of the hub: whether they are online, their version, the agents that are ready there."""
+    """List the machines of the hub: online or not, their version, the agents that are ready there."""
     from ..commands import nodes
 
     raise typer.Exit(nodes.remove(remove, json=json) if remove else nodes.show(json=json))

@@ -31,10 +31,10 @@ MessageId = Annotated[
 ]
 Since = Annotated[str, typer.Option(metavar="WHEN", help="Not older: 30m, 12h, 7d, or a date such as 2026-11-01.")]
 Until = Annotated[str, typer.Option(metavar="WHEN", help="Not newer, in the same way; a date is its end.")]
-OnlyAgent = Annotated[str, typer.Option(metavar="AGENT", help="Only this agent's.", autocompletion=completion.agents)]
-OnlyProject = Annotated[str, typer.Option(metavar="NAME", help="Only this project's: the name of its repository.")]
+OnlyAgent = Annotated[str, typer.Option(metavar="AGENT", help="Only this agent.", autocompletion=completion.agents)]
+OnlyProject = Annotated[str, typer.Option(metavar="NAME", help="Only this project: the name of its repository.")]
 OnlySession = Annotated[
-    str, typer.Option(metavar="SESSION", help="Only this session's.", autocompletion=completion.sessions)
+    str, typer.Option(metavar="SESSION", help="Only this session.", autocompletion=completion.sessions)
 ]
 
 # --- how an agent is opened: `run` and `send --new` ---------------------------------------------------------------
@@ -76,10 +76,14 @@ def _opening(
         ),
     ] = False,
     model: Annotated[
-        str, typer.Option(metavar="NAME", help="Which model it uses; its own choice by default.", rich_help_panel=AGENT)
+        str,
+        typer.Option(metavar="NAME", help="The model it uses. Default: the agent's own choice.", rich_help_panel=AGENT),
     ] = "",
     effort: Annotated[
-        str, typer.Option(metavar="LEVEL", help="How hard it thinks; its own choice by default.", rich_help_panel=AGENT)
+        str,
+        typer.Option(
+            metavar="LEVEL", help="How hard it thinks. Default: the agent's own choice.", rich_help_panel=AGENT
+        ),
     ] = "",
     system: Annotated[
         str, typer.Option(metavar="TEXT", help="Added to its system instruction.", rich_help_panel=AGENT)
@@ -113,15 +117,15 @@ def _opening(
         ),
     ] = None,
     resume: Annotated[
-        str, typer.Option(metavar="ID", help="Go on with an earlier conversation.", rich_help_panel=SESSION)
+        str, typer.Option(metavar="ID", help="Continue an earlier conversation.", rich_help_panel=SESSION)
     ] = "",
     fork: Annotated[
-        bool, typer.Option("--fork", help="With --resume: go on in a copy of it.", rich_help_panel=SESSION)
+        bool, typer.Option("--fork", help="With --resume: continue in a copy of it.", rich_help_panel=SESSION)
     ] = False,
     timeout: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="End the turn after this long. Default: no limit of ours.", rich_help_panel=OUTPUT
+            metavar="SECONDS", help="End the turn after this long. Default: no limit.", rich_help_panel=OUTPUT
         ),
     ] = None,
     max_turns: Annotated[
@@ -130,7 +134,9 @@ def _opening(
     ] = None,
     max_budget_usd: Annotated[
         float | None,
-        typer.Option(metavar="USD", help="End when this much is spent. Default: no limit.", rich_help_panel=OUTPUT),
+        typer.Option(
+            metavar="USD", help="End when this much has been spent. Default: no limit.", rich_help_panel=OUTPUT
+        ),
     ] = None,
 ) -> None:
     """How an agent is opened, told once for all commands that open one."""

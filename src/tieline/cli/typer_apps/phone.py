@@ -10,12 +10,12 @@ from .options import HUB_PANEL, Json
 
 
 def phone(
-    action: Annotated[str, typer.Argument(metavar="[off]", help="`off`: end it again.", show_default=False)] = "",
+    action: Annotated[str, typer.Argument(metavar="[off]", help="`off` ends it.", show_default=False)] = "",
     way: Annotated[
         str,
         typer.Option(metavar="NAME", help="lan, tailscale, mkcert, cloudflare, ngrok or ssh. Default: the best."),
     ] = "",
-    ways: Annotated[bool, typer.Option("--list", help="The ways, and what each means for safety.")] = False,
+    ways: Annotated[bool, typer.Option("--list", help="List the ways, and what each means for safety.")] = False,
     address: Annotated[
         str, typer.Option(metavar="IP", help="With lan and mkcert: this machine's address that phones reach.")
     ] = "",

@@ -13,14 +13,14 @@ Prompt = Annotated[
 
 
 def list_prompts(session: Session, json: Json = False) -> None:
-    """What runs and what waits in a session, in the order it will run."""
+    """Show what runs and what waits in a session, in order."""
     from ..commands.queue import show
 
     raise typer.Exit(show(session, json=json))
 
 
 def cancel(session: Session, prompt: Prompt, json: Json = False) -> None:
-    """Take a waiting prompt from the queue. A running one is interrupted by `tieline abort`."""
+    """Remove a waiting prompt from the queue. A running one is interrupted by `tieline abort`."""
     from ..commands.queue import cancel
 
     raise typer.Exit(cancel(session, prompt, json=json))
@@ -33,7 +33,7 @@ def move(
     first: Annotated[bool, typer.Option("--first", help="Before all that wait.")] = False,
     json: Json = False,
 ) -> None:
-    """Give a waiting prompt another place."""
+    """Move a waiting prompt."""
     from ..commands.queue import move
 
     raise typer.Exit(move(session, prompt, before=before, first=first, json=json))

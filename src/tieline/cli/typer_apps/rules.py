@@ -26,7 +26,7 @@ def _rule(
             show_default=False,
         ),
     ],
-    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="What is compared.", show_default=False)],
+    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="The pattern to match.", show_default=False)],
     deny: Annotated[bool, typer.Option("--deny", help="Deny it instead.")] = False,
     directory: Annotated[
         str,
@@ -52,7 +52,7 @@ def _rule(
 
 
 def list_rules(json: Json = False) -> None:
-    """The rules: what each decides, who made it, how often it did, and those that are over."""
+    """List the rules: what each decides, who made it, how often it was used. Revoked and expired ones come last."""
     from ..commands.rules import list_rules
 
     raise typer.Exit(list_rules(json=json))
@@ -61,13 +61,13 @@ def list_rules(json: Json = False) -> None:
 @takes_also(_rule)
 def add_rule(
     lasts: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="Until then: 12h, 7d, 2w. Default: for good.")
+        str, typer.Option("--for", metavar="TIME", help="How long it holds: 12h, 7d, 2w. Default: for good.")
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Save it without a question.")] = False,
     json: Json = False,
     **rule: Any,
 ) -> None:
-    """Decide asks of a kind from now on. What it would have decided before is shown first."""
+    """Add a rule that decides asks of a kind from now on. It first shows what it would have decided before."""
     from ..commands.rules import RuleOptions, add
 
     raise typer.Exit(add(RuleOptions(**rule, lasts=lasts), yes=yes, json=json))
@@ -75,21 +75,21 @@ def add_rule(
 
 @takes_also(_rule)
 def test_rule(json: Json = False, **rule: Any) -> None:
-    """What a rule would have decided of the last 60 asks. Saves nothing."""
+    """Show what a rule would have decided about the last 60 asks. Saves nothing."""
     from ..commands.rules import RuleOptions, test
 
     raise typer.Exit(test(RuleOptions(**rule), json=json))
 
 
 def show(rule: Rule, json: Json = False) -> None:
-    """One rule: who made it, when, from what, and which machines have not heard of it."""
+    """Show one rule: who made it, when, from what, and which machines do not know it yet."""
     from ..commands.rules import show
 
     raise typer.Exit(show(rule, json=json))
 
 
 def revoke(rule: Rule, json: Json = False) -> None:
-    """End a rule, at once."""
+    """Revoke a rule, at once."""
     from ..commands.rules import revoke
 
     raise typer.Exit(revoke(rule, json=json))
@@ -101,7 +101,7 @@ class RuleGroup(HelpGroup):
     default_verb = "list"
 
 
-ABOUT = "What is decided without asking again: list, add, test, show, revoke."
+ABOUT = "Rules that decide asks without asking you: list, add, test, show, revoke."
 VERBS = {
     "list": (list_rules, "tieline rules\ntieline rules --json | jq -r '.[].text'"),
     "add": (

@@ -15,7 +15,7 @@ def run(
         str,
         typer.Argument(
             metavar="AGENT",
-            help="Which agent: see `tieline agents`.",
+            help="The agent to run: see `tieline agents`.",
             show_default=False,
             autocompletion=completion.agents,
         ),
@@ -35,7 +35,7 @@ def run(
             rich_help_panel=POLICY,
         ),
     ] = "",
-    cwd: Annotated[str, typer.Option(metavar="DIR", help="Where it works.", rich_help_panel=AGENT)] = ".",
+    cwd: Annotated[str, typer.Option(metavar="DIR", help="The directory it works in.", rich_help_panel=AGENT)] = ".",
     worktree: InWorktree = False,
     branch: Branch = "",
     json: Annotated[

@@ -44,7 +44,7 @@ def add_schedule(
         str,
         typer.Option(
             metavar="NAME",
-            help="Which agent; the configured default otherwise.",
+            help="The agent to start. Default: the configured one.",
             autocompletion=completion.agents,
             rich_help_panel=AGENT,
         ),
@@ -61,7 +61,7 @@ def add_schedule(
         str,
         typer.Option(
             metavar="NAME",
-            help="On which machine; the hub's own by default.",
+            help="The machine to run on. Default: the hub's own.",
             autocompletion=completion.nodes,
             rich_help_panel=AGENT,
         ),
@@ -96,7 +96,7 @@ def add_schedule(
     json: Annotated[bool, typer.Option("--json", help="JSON on stdout.", rich_help_panel=OUTPUT)] = False,
     **opening: Any,
 ) -> None:
-    """Start an agent on a prompt at its times, each time in a session of its own. The hub does it, whether you are
+    """Start an agent with a prompt at set times, each time in a session of its own. The hub does it, whether you are
     there or not."""
     cron, prompt = ("", when) if once and not prompt else (when, prompt)
     given = {**locals(), **opening}
@@ -120,14 +120,14 @@ def add_schedule(
 
 
 def list_schedules(json: Json = False) -> None:
-    """The schedules, with the next time and what became of the last."""
+    """List the schedules, with the next time and the outcome of the last run."""
     from ..commands.schedules import list_schedules
 
     raise typer.Exit(list_schedules(json=json))
 
 
 def show(name: Name, json: Json = False) -> None:
-    """One schedule: its coming times, its rules, and what became of each run."""
+    """Show one schedule: its next times, its rules, and the outcome of each run."""
     from ..commands.schedules import show
 
     raise typer.Exit(show(name, json=json))
@@ -148,7 +148,7 @@ def pause(name: Name, json: Json = False) -> None:
 
 
 def resume(name: Name, json: Json = False) -> None:
-    """Go on from the next time. Those that passed meanwhile are not made up for."""
+    """Resume with the next time. Times that passed meanwhile are skipped."""
     from ..commands.schedules import resume
 
     raise typer.Exit(resume(name, json=json))
@@ -218,7 +218,7 @@ def edit(
     rename: Annotated[str | None, typer.Option(metavar="NAME", help="Another name.", show_default=False)] = None,
     json: Json = False,
 ) -> None:
-    """Change a schedule. What is not named stays; runs that began stay as they are."""
+    """Change a schedule. Only what you name changes; runs that have begun are not affected."""
     from ...protocol.schedules import ScheduleChange
     from ..commands.schedules import edit
 
@@ -253,7 +253,7 @@ class ScheduleGroup(HelpGroup):
     default_verb = "list"
 
 
-ABOUT = "Agents that are started at their times: add, list, run, pause, edit, remove."
+ABOUT = "Agents that start at set times: add, list, run, pause, edit, remove."
 VERBS = {
     "add": (
         add_schedule,

@@ -12,7 +12,7 @@ def schema(
         str, typer.Argument(metavar="NAME", help="events, policy, receipt, prompt, script or agents.")
     ] = "events",
 ) -> None:
-    """Print the JSON Schema of what Tieline says and takes."""
+    """Print the JSON Schema of the values that Tieline reads and writes."""
     from ..commands.schema import schema_text
 
     print(schema_text(name))

@@ -12,7 +12,9 @@ from .options import SESSIONS_PANEL, Json, OnlyAgent, OnlyProject, OnlySession, 
 def search(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="WORDS…", help='All of them; "as they stand", begin*, -without.', show_default=False),
+        typer.Argument(
+            metavar="WORDS…", help='All must match; "exactly as written", begin*, -without.', show_default=False
+        ),
     ],
     agent: OnlyAgent = "",
     project: OnlyProject = "",
@@ -27,11 +29,11 @@ def search(
     ] = "",
     since: Since = "",
     until: Until = "",
-    limit: Annotated[int, typer.Option(metavar="N", help="How many at most.", min=1)] = 20,
+    limit: Annotated[int, typer.Option(metavar="N", help="Show at most this many.", min=1)] = 20,
     json: Json = False,
 ) -> None:
-    """What was said, run, asked and sent, in all sessions and messages of the hub. The newest first, each with the
-    command that shows its place. Exits with 1 when nothing is found."""
+    """Search what was said, run, asked and sent, in all sessions and messages of the hub. The newest comes
+    first, each with the command that shows its place. Exit status 1 when nothing is found."""
     from ..commands.search import search
 
     raise typer.Exit(

@@ -7,7 +7,9 @@ import typer
 from ..help import HelpCommand, family
 from .options import HUB_PANEL, Json
 
-Node = Annotated[bool, typer.Option("--node", help="A node of the hub that this machine is joined to, not a hub.")]
+Node = Annotated[
+    bool, typer.Option("--node", help="Run a node of the hub that this machine has joined, instead of a hub.")
+]
 
 
 def install(
@@ -36,7 +38,7 @@ def status(json: Json = False) -> None:
 
 
 def run(node: Node = False) -> None:
-    """What the service runs: the hub, in the foreground. Its log has no link to sign in with."""
+    """Run the hub in the foreground, as the service does. Its log contains no sign-in link."""
     from ..commands import service
 
     raise typer.Exit(service.run(node=node))
@@ -63,7 +65,7 @@ tieline service run --node
 
 
 def add(app: typer.Typer) -> None:
-    about = "The hub as a service, there after a reboot: install, uninstall, status, run."
+    about = "Run the hub as a service that survives a reboot: install, uninstall, status, run."
     group = family(app, "service", about, panel=HUB_PANEL, examples="tieline service install")
     for verb, examples in EXAMPLES.items():
         group.command(cls=HelpCommand, epilog=examples)(verb)

@@ -28,7 +28,7 @@ Sessions = Annotated[
 
 
 def sessions(
-    every: Annotated[bool, typer.Option("--all", help="Archived ones too.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show archived ones too.")] = False,
     agent: Annotated[
         str, typer.Option(metavar="NAME", help="Only of this agent.", autocompletion=completion.agents)
     ] = "",
@@ -38,11 +38,13 @@ def sessions(
     status: Annotated[
         str, typer.Option(metavar="STATUS", help="Only idle, working, waiting, stuck, failed or closed ones.")
     ] = "",
-    query: Annotated[str, typer.Option("-q", "--query", metavar="TEXT", help="Only those that mention it.")] = "",
-    limit: Annotated[int | None, typer.Option(metavar="N", help="At most so many. Default: 500.")] = None,
+    query: Annotated[
+        str, typer.Option("-q", "--query", metavar="TEXT", help="Only those that mention this text.")
+    ] = "",
+    limit: Annotated[int | None, typer.Option(metavar="N", help="Show at most this many. Default: 500.")] = None,
     json: Json = False,
 ) -> None:
-    """What runs, waits and is done at the hub, the last active first."""
+    """List the sessions at the hub, the last active first."""
     from ..commands.sessions import list_sessions
 
     raise typer.Exit(
@@ -74,15 +76,15 @@ def send(
         str,
         typer.Option(
             metavar="NAME",
-            help="With --new: on which machine; the hub's own by default.",
+            help="With --new: the machine to run on. Default: the hub's own.",
             autocompletion=completion.nodes,
         ),
     ] = "",
-    title: Annotated[
-        str, typer.Option(metavar="TEXT", help="With --new: what the list shows; its first prompt by default.")
-    ] = "",
-    steer: Annotated[bool, typer.Option("--steer", help="Into the turn that runs now.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Show the turn, on stdout. Ctrl-C leaves; it goes on.")] = False,
+    title: Annotated[str, typer.Option(metavar="TEXT", help="With --new: its title. Default: its first prompt.")] = "",
+    steer: Annotated[bool, typer.Option("--steer", help="Add it to the turn that is running now.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Show the turn on stdout. Ctrl-C leaves; the turn goes on.")
+    ] = False,
     cwd: Annotated[
         str,
         typer.Option(
@@ -112,15 +114,17 @@ def send(
 
 def tail(
     session: Session,
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Go on as things happen.")] = True,
-    number: Annotated[int, typer.Option("-n", "--number", metavar="N", help="Of the last so many events.")] = 200,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Keep following it.")] = True,
+    number: Annotated[int, typer.Option("-n", "--number", metavar="N", help="Show the last N events.")] = 200,
     at: Annotated[
         int | None,
-        typer.Option(metavar="SEQ", min=1, help="Up to this place in the log, as `tieline search` gives it; then end."),
+        typer.Option(
+            metavar="SEQ", min=1, help="Show the log up to this place, as `tieline search` gives it, and exit."
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One event per line, with its place in the log.")] = False,
 ) -> None:
-    """What a session said and did lately, and what it does now; on a terminal its asks are answered with one key.
+    """Show what a session said and did lately, and follow it. On a terminal one key answers its asks.
     Ctrl-C leaves; the session goes on.
 
     Into a pipe, all of it goes to stdout."""
@@ -130,7 +134,7 @@ def tail(
 
 
 def abort(session: Session, json: Json = False) -> None:
-    """Interrupt the turn that runs."""
+    """Interrupt the running turn."""
     from ..commands.sessions import abort
 
     raise typer.Exit(abort(session, json=json))
@@ -146,7 +150,7 @@ def retry(
     ] = "",
     json: Json = False,
 ) -> None:
-    """Send a prompt again that failed, or whose end nobody knows. Each is sent again once, however often you say so."""
+    """Send a prompt again that failed or whose outcome is unknown. Each is sent again once, however often you ask."""
     from ..commands.session_changes import retry
 
     raise typer.Exit(retry(session, prompt, json=json))
@@ -164,7 +168,7 @@ def rename(
 
 
 def archive(sessions: Sessions, json: Json = False) -> None:
-    """Put sessions away: lists leave them out, `tieline sessions --all` has them. Nothing of them is lost."""
+    """Hide sessions from lists; `tieline sessions --all` shows them. Nothing is deleted."""
     from ..commands.session_changes import archive
 
     raise typer.Exit(archive(sessions, archived=True, json=json))
@@ -186,17 +190,19 @@ def fork(
         ),
     ] = "",
     title: Annotated[str, typer.Option(metavar="TEXT", help="The title of the copy.")] = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Show the turn, on stdout. Ctrl-C leaves; it goes on.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Show the turn on stdout. Ctrl-C leaves; the turn goes on.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Go on in a copy of a session's conversation; the session itself stays as it is."""
+    """Continue in a copy of a session's conversation. The session itself does not change."""
     from ..commands.session_changes import fork
 
     raise typer.Exit(fork(session, prompt, title=title, wait=wait, json=json))
 
 
 def adopt(session: Session, json: Json = False) -> None:
-    """Take over a session of a terminal that is closed: the same conversation, from anywhere."""
+    """Continue here the conversation of a terminal that was closed."""
     from ..commands.terminal_sessions import adopt
 
     raise typer.Exit(adopt(session, json=json))
@@ -205,13 +211,15 @@ def adopt(session: Session, json: Json = False) -> None:
 def attach(
     action: Annotated[
         AttachAction | None,
-        typer.Argument(help="Switch it for a directory. Default: show it.", show_default=False),
+        typer.Argument(help="Switch it on or off for a directory. Default: show the state.", show_default=False),
     ] = None,
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="Default: where you are.", show_default=False)] = "",
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR", help="The directory. Default: the current one.", show_default=False)
+    ] = "",
     json: Json = False,
 ) -> None:
-    """Which terminals Tieline reads along, what it reads, and where it does not. `tieline install --attach` begins
-    it."""
+    """Show which of your terminals Tieline follows, what it reads, and where it does not. `tieline install
+    --attach` switches it on."""
     from ..commands import terminal_sessions
 
     if action is None:
@@ -221,10 +229,12 @@ def attach(
 
 def diff(
     session: Session,
-    uncommitted: Annotated[bool, typer.Option("--uncommitted", help="Since the last commit instead.")] = False,
+    uncommitted: Annotated[
+        bool, typer.Option("--uncommitted", help="Show what changed since the last commit instead.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """What changed in its directory since the session began."""
+    """Show what changed in a session's directory since it began."""
     from ..commands.sessions import diff
 
     raise typer.Exit(diff(session, uncommitted=uncommitted, json=json))
@@ -238,7 +248,7 @@ def open_page(
         ),
     ] = "",
     terminal: Annotated[
-        bool, typer.Option("--terminal", help="Not on the page: go on with it here, in its own harness.")
+        bool, typer.Option("--terminal", help="Continue it here, in its own harness, instead of on the page.")
     ] = False,
     print_only: Annotated[
         bool, typer.Option("--print", help="Print the address, or the harness's command; open nothing.")

@@ -8,15 +8,15 @@ from ..help import add_family
 from .options import SESSIONS_PANEL, Json
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The team file.", show_default=False)]
-Plain = Annotated[bool, typer.Option("--plain", help="Line by line, also on a terminal.")]
-As = Annotated[str, typer.Option("--as", metavar="NAME", help="As which person of the team you speak.")]
+Plain = Annotated[bool, typer.Option("--plain", help="Print line by line, also on a terminal.")]
+As = Annotated[str, typer.Option("--as", metavar="NAME", help="The person of the team you speak as.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The conversation, or a part of its id.", show_default=False)]
 
 
 def team_new(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write.")] = "team.toml",
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: a starting team of the agents found here.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Ask who is in a team, and write its file. Without a terminal: a starting team."""
     from ..commands.team_new import new
@@ -40,11 +40,16 @@ def team_schema() -> None:
 
 def team_run(
     file: File,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What it shall do; `-` reads standard input.")] = "",
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="What the team should do; `-` reads standard input.")
+    ] = "",
     cwd: Annotated[
         str,
         typer.Option(
-            "--cwd", "-C", metavar="DIR", help="Members' directories count from here. Default: the team file's."
+            "--cwd",
+            "-C",
+            metavar="DIR",
+            help="Members' directories are relative to this one. Default: the team file's.",
         ),
     ] = "",
     rehearse: Annotated[
@@ -64,7 +69,7 @@ def team_run(
 
 
 def team_list(json: Json = False) -> None:
-    """The conversations, the last active first."""
+    """List the conversations, the last active first."""
     from ..commands.team import list_teams
 
     raise typer.Exit(list_teams(json=json))
@@ -72,12 +77,12 @@ def team_list(json: Json = False) -> None:
 
 def team_show(
     id: Id,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, and take part.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Keep following it, and take part.")] = False,
     speaker: As = "",
     plain: Plain = False,
     json: Json = False,
 ) -> None:
-    """A conversation: what was said, who speaks, who is next, what it cost."""
+    """Show a conversation: what was said, who speaks, who is next, what it cost."""
     from ..commands.team import show
 
     raise typer.Exit(show(id, follow=follow, speaker=speaker, plain=plain, json=json))
@@ -86,7 +91,7 @@ def team_show(
 def team_say(
     id: Id,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What you say; `-` reads standard input.")],
-    to: Annotated[list[str] | None, typer.Option("--to", metavar="NAME", help="Who shall answer.")] = None,
+    to: Annotated[list[str] | None, typer.Option("--to", metavar="NAME", help="Who should answer.")] = None,
     member: As = "",
     json: Json = False,
 ) -> None:
@@ -97,7 +102,7 @@ def team_say(
 
 
 def team_hold(id: Id, json: Json = False) -> None:
-    """Let no further turn begin. The running one ends."""
+    """Start no further turns. The running turn ends first."""
     from ..commands.team import hold
 
     raise typer.Exit(hold(id, json=json))
@@ -105,9 +110,9 @@ def team_hold(id: Id, json: Json = False) -> None:
 
 def team_resume(
     id: Id,
-    rounds: Annotated[int, typer.Option(metavar="N", help="So many more rounds.")] = 0,
-    cost: Annotated[float, typer.Option(metavar="USD", help="So much more cost.")] = 0.0,
-    minutes: Annotated[float, typer.Option(metavar="N", help="So many more minutes.")] = 0.0,
+    rounds: Annotated[int, typer.Option(metavar="N", help="Allow this many more rounds.")] = 0,
+    cost: Annotated[float, typer.Option(metavar="USD", help="Allow this much more cost.")] = 0.0,
+    minutes: Annotated[float, typer.Option(metavar="N", help="Allow this many more minutes.")] = 0.0,
     json: Json = False,
 ) -> None:
     """Go on, after a hold or an end."""
@@ -138,13 +143,13 @@ def team_remove(
 
 def team_add(
     id: Id,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="By which the others address it.")] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name that the others use.")] = "",
     agent: Annotated[str, typer.Option(metavar="AGENT", help="Its agent: see `tieline agents`.")] = "",
-    human: Annotated[bool, typer.Option("--human", help="It is a person.")] = False,
+    human: Annotated[bool, typer.Option("--human", help="The member is a person.")] = False,
     session: Annotated[str, typer.Option(metavar="ID", help="A session that exists, such as a terminal's.")] = "",
     role: Annotated[str, typer.Option(metavar="TEXT", help="What it does; the others are told.")] = "",
     instructions: Annotated[str, typer.Option(metavar="TEXT", help="Its system instruction.")] = "",
-    cwd: Annotated[str, typer.Option(metavar="DIR", help="Where it works.")] = ".",
+    cwd: Annotated[str, typer.Option(metavar="DIR", help="The directory it works in.")] = ".",
     model: Annotated[str, typer.Option(metavar="NAME", help="Its model.")] = "",
     policy: Annotated[str, typer.Option(metavar="NAME", help="read-only, ask, edits or full.")] = "ask",
     file: Annotated[str, typer.Option(metavar="FILE", help="A TOML file with the keys of one member instead.")] = "",
@@ -174,7 +179,7 @@ def team_add(
 
 def team_drop(
     id: Id,
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Who does not speak after all.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Members to take from the queue.")],
     json: Json = False,
 ) -> None:
     """Take members from the queue. They stay in the team."""

@@ -13,7 +13,8 @@ def top(
     find: Annotated[str, typer.Option(metavar="WORDS", help="Only sessions with these words; prints once.")] = "",
     json: Json = False,
 ) -> None:
-    """All machines and sessions on one screen: watch, answer and steer them. Without a terminal it prints once."""
+    """Show all machines and sessions on one screen: watch, answer and steer them. Without a terminal it prints
+    once."""
     from ..commands import top as work
 
     raise typer.Exit(work.top(once=once, find=find, json=json))

@@ -19,12 +19,12 @@ def usage(
     project: OnlyProject = "",
     session: OnlySession = "",
     time_zone: Annotated[
-        str, typer.Option(metavar="NAME", help="Whose days: Europe/Berlin, UTC … By default the hub's own.")
+        str, typer.Option(metavar="NAME", help="The time zone of the days: Europe/Berlin, UTC … Default: the hub's.")
     ] = "",
     json: Json = False,
 ) -> None:
-    """Tokens, cost, time and turns at the hub. The last 30 days, unless --since says otherwise. What agents do not tell
-    is not guessed: a sum that is known only in part is marked."""
+    """Tokens, cost, time and turns at the hub. The last 30 days, unless --since says otherwise. Nothing is
+    guessed: a sum that is known only in part is marked."""
     from ..commands.usage import show
 
     raise typer.Exit(

@@ -14,14 +14,14 @@ def worktree_list(
     ended: Annotated[bool, typer.Option("--all", help="Those that were merged or discarded, too.")] = False,
     json: Json = False,
 ) -> None:
-    """The worktrees of sessions, and how each stands to its base branch."""
+    """List the worktrees of sessions, and how each differs from its base branch."""
     from ..commands.worktrees import list_worktrees
 
     raise typer.Exit(list_worktrees(ended=ended, json=json))
 
 
 def worktree_diff(session: Session, json: Json = False) -> None:
-    """What merging it would bring, what is not committed too."""
+    """Show what merging it would change, uncommitted files included."""
     from ..commands.worktrees import diff
 
     raise typer.Exit(diff(session, json=json))
@@ -37,7 +37,7 @@ def worktree_merge(session: Session, json: Json = False) -> None:
 
 
 def worktree_rebase(session: Session, json: Json = False) -> None:
-    """Make its commits anew on its base branch as it is now. What is not committed is committed first.
+    """Rebase its commits onto its base branch as it is now. What is not committed is committed first.
 
     With a conflict nothing is rebased."""
     from ..commands.worktrees import rebase
