@@ -137,7 +137,9 @@ class MeshConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ChannelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A channel delivers messages to one kind of endpoint. One of `type`, `package` and `path` names its code."""
 
-    id: Annotated[str, setting("Name of the channel and part of its address: small letters, digits, - and _.", "phone")]
+    id: Annotated[
+        str, setting("Name of the channel, part of its address: lowercase letters, digits, - and _.", "phone")
+    ]
     type: Annotated[
         str,
         setting("`agent`, `webhook`, `telegram`, `notify`, or a type that an installed package offers.", "telegram"),
@@ -156,7 +158,7 @@ class ChannelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class ScheduleConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message that is sent at its times. It has `every_s` or `at`."""
 
-    id: Annotated[str, setting("Name of the schedule: small letters, digits and -.", "morning")]
+    id: Annotated[str, setting("Name of the schedule: lowercase letters, digits and -.", "morning")]
     to: Annotated[str, setting("Address that the message is sent to.", "relay.agent.shop.bob")]
     text: Annotated[str, setting("Text of the message.", "What changed since yesterday?")]
     every_s: Annotated[float, setting("Seconds between two messages.", 3600.0)] = 0.0
@@ -172,7 +174,7 @@ class ScheduleConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", self.id):
-            raise ValueError(f"the id of a schedule has small letters, digits and -, not {self.id!r}")
+            raise ValueError(f"the id of a schedule has lowercase letters, digits and -, not {self.id!r}")
         if bool(self.every_s) == bool(self.at):
             raise ValueError(f"schedule {self.id}: give either every_s or at")
         if self.every_s and self.every_s < 1:

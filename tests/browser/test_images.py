@@ -94,7 +94,7 @@ async def test_images_are_given_shown_and_opened_large(hub: HubProcess, open_pag
 async def test_an_image_that_is_kept_no_more_is_said(hub: HubProcess, open_page: OpenPage) -> None:
     await hub.session("seer", id="long-ago", title="Long ago")
     page = await open_page(hub, "narrow", path="/s/long-ago")
-    await expect(page.get_by_role("log").get_by_text("old.png (not kept any more)")).to_be_visible()
+    await expect(page.get_by_role("log").get_by_text("old.png (no longer stored)")).to_be_visible()
 
 
 async def test_who_takes_no_images_says_so_before_anything_is_sent(hub: HubProcess, open_page: OpenPage) -> None:

@@ -37,7 +37,7 @@ async def test_what_was_used_is_shown_and_what_is_not_known(
     await expect(total).to_contain_text("≥ $1.25")
     await expect(total).to_contain_text("16k")
     await expect(total).to_contain_text("1 h 8 min")
-    await expect(total.get_by_text("No cost was told for 1 turn")).to_be_visible()
+    await expect(total.get_by_text("No cost is known for 1 turn")).to_be_visible()
     await expect(page.get_by_role("img", name="Cost by day")).to_be_visible()
     by_session = page.get_by_label("By session")
     await expect(by_session.get_by_text("Costs not told").first).to_be_visible()

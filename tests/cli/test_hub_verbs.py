@@ -541,7 +541,7 @@ def test_usage_is_told_by_day_agent_project_and_session(hub: Setting) -> None:
     shown = ok(hub, "usage", "--by", "session", "--session", id).splitlines()
     assert shown[0].split() == ["session", "title", "agent", "project", *NUMBERS]
     assert shown[1].startswith(short_id(id)) and shown[2].startswith("total")
-    assert "No cost was told for 2 turns" in shown[3]
+    assert "No cost is known for 2 turns" in shown[3]
     for by in ("day", "agent", "project"):
         assert ok(hub, "usage", "--by", by).splitlines()[0].split()[0] == by
     assert "No turns" in ok(hub, "usage", "--until", "2020-01-01", "--since", "2019-01-01")

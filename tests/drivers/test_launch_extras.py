@@ -36,8 +36,9 @@ def test_what_could_undo_a_policy_needs_the_policy_full(name: str) -> None:
 
 @pytest.mark.parametrize("held", [True, False])
 @pytest.mark.parametrize(
-    ("given", "words"), [("TIELINE_HOME=/tmp", "Tieline's own"), ("tieline_x=1", "Tieline's own"), ("A", "no variable"),
-                         ("=1", "no variable"), ("A B=1", "no variable"), ("A=\0", "null bytes")],
+    ("given", "words"), [("TIELINE_HOME=/tmp", "Tieline's own"), ("tieline_x=1", "Tieline's own"),
+                         ("A", "not a variable"), ("=1", "not a variable"), ("A B=1", "not a variable"),
+                         ("A=\0", "null bytes")],
 )  # fmt: skip
 def test_some_are_never_set(held: bool, given: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):

@@ -235,7 +235,7 @@ async def test_each_event_once_when_the_hub_was_away_and_no_ask_outlives_its_ter
 
                 # It dies in the moment in which it has the daemon let go of the conversation.
                 monkeypatch.setattr(Peer, "request", dies_before("thread/unarchive"))
-                with pytest.raises(UsageError, match="does not let go"):
+                with pytest.raises(UsageError, match="did not release"):
                     await here.manager.adopt(session.id)
                 assert archived(home)
             monkeypatch.undo()

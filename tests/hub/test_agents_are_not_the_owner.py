@@ -223,7 +223,7 @@ async def test_whoever_cannot_be_told_is_nobody(tmp_path: Path, monkeypatch: pyt
 
         with monkeypatch.context() as patch:
             patch.setattr(peer_credentials, "ancestry", unknown)
-            assert "cannot be told" in peer_of(theirs).problem
+            assert "cannot tell" in peer_of(theirs).problem
     with socket.socket(socket.AF_UNIX) as pair:  # not connected at all
         assert peer_of(pair).problem
 

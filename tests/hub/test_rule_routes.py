@@ -233,7 +233,7 @@ async def test_what_a_terminal_s_agent_detached_makes_none(hub: Running) -> None
         assert " 403 " in await run_program(*send, terminal=terminal)
         terminal.process = 0
         refused = await run_program(*send)
-        assert " 403 " in refused and "cannot be told that a person" in refused
+        assert " 403 " in refused and "cannot tell whether a person" in refused
         assert " 201 " in await run_program(sys.executable, "-c", IN_A_TERMINAL, *send), "a person in a terminal"
     async with caller(hub.url, hub.token) as phone:
         assert len((await phone.get("/api/v1/rules")).json()) == 1

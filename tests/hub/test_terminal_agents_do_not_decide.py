@@ -82,7 +82,7 @@ async def test_what_it_starts_decides_nothing(hub: Running, tmp_path: Path) -> N
 
         terminal.process = 0
         detached = await run(*send, "POST", f"/api/v1/asks/{ask}/answer", ALLOW)
-        assert " 403 " in detached and "cannot be told that a person answers" in detached
+        assert " 403 " in detached and "cannot tell whether a person answers" in detached
         assert not task.done()
 
         person = await run(sys.executable, "-c", IN_A_TERMINAL, *send, "POST", f"/api/v1/asks/{ask}/answer", ALLOW)

@@ -80,5 +80,5 @@ def test_it_runs_in_an_empty_home(wheel: Path, tmp_path: Path) -> None:
         assert page == (ROOT / "src/tieline/hub/static/index.html").read_bytes()
     finally:
         ended = tieline("down")
-    assert "It has ended." in ended
+    assert "Tieline has ended." in ended
     assert running_hub(env) is None

@@ -149,7 +149,7 @@ async def test_a_conflict_is_told_and_nothing_is_committed_over_it(work: Work) -
     assert (await work.files())["a.txt"] == ("conflict", "conflict")
     assert (await git_actions.working_tree(work.cwd, work.env)).unfinished == "MERGE_HEAD"
     for does in (git_actions.commit(work.cwd, work.env, "x"), work.revert("a.txt"), work.revert()):
-        with pytest.raises(UsageError, match="in the middle of something"):
+        with pytest.raises(UsageError, match="has not finished"):
             await does
 
 

@@ -293,7 +293,7 @@ IN_THE_WAY: dict[Callable[[Path], None], str] = {
     ignored_in_the_way: "has changes of its own in new.txt",
     folder_in_the_way: "has changes of its own in new.txt",
     linked_away: "has changes of its own in shop.py",
-    merging: "in the middle of something",
+    merging: "has not finished",
 }
 
 

@@ -91,15 +91,15 @@ async def test_who_may_not_call_is_told_why(sqlite: str, tmp_path: Path) -> None
         ]  # fmt: skip
         with pytest.raises(UsageError, match="not your turn in the team shop"):
             await tools.hand_over(sessions["two"], "one", key="k")
-        with pytest.raises(UsageError, match="no member of a team that runs"):
+        with pytest.raises(UsageError, match="not a member of a running team"):
             await tools.done("nobody", "", key="k")
-        for to, words in (("bob", "no member is called bob"), (" , ", "nobody is named")):
+        for to, words in (("bob", "no member is called bob"), (" , ", "no member is named")):
             with pytest.raises(UsageError, match=words) as caught:
                 await tools.hand_over(sessions["one"], to, key="k")
             assert caught.value.hint == "Members: one, two."
         with pytest.raises(UsageError, match="the team has no person"):
             await tools.ask_person(sessions["one"], "Well?", key="k")
-        with pytest.raises(UsageError, match="two is no person"):
+        with pytest.raises(UsageError, match="two is not a person"):
             await tools.ask_person(sessions["one"], "Well?", "two", key="k")
         for number in range(20):
             await tools.hand_over(sessions["one"], "two", key=str(number))
@@ -126,7 +126,7 @@ async def test_a_terminal_speaks_for_itself_alone(tmp_path: Path) -> None:
                 assert TEAM_TOOLS.keys().isdisjoint({tool.name for tool in (await client.list_tools()).tools})
                 assert "not registered" in await refusal(client, "done", summary="")
                 await call(client, "register_agent")
-                assert "no member of a team that runs" in await refusal(client, "done", summary="")
+                assert "not a member of a running team" in await refusal(client, "done", summary="")
             elsewhere = Caller(machine="laptop-1", harness="claude-code", session="s1")
             await mesh.mesh.register_agent(elsewhere)
             assert mesh.mesh.session_of(elsewhere) == "", "another machine's session of the same id"
@@ -134,7 +134,7 @@ async def test_a_terminal_speaks_for_itself_alone(tmp_path: Path) -> None:
             await here.until(started.id, lambda view: view.speaking == ("desk",))
             assert {tool.name for tool in (await own.list_tools()).tools} == {*TOOLS, *TEAM_TOOLS}
             for client in (other, third):
-                assert "no member of a team that runs" in await refusal(client, "done", summary="")
+                assert "not a member of a running team" in await refusal(client, "done", summary="")
                 assert "this is the session" in await refusal(client, "done", summary="", session_id="s0")
             assert await call(own, "done", summary="Counted.") == {"team": "shop", "turn": 1, "done": True}
             (entry,) = [each for each in await here.log(started.id) if isinstance(each, p.TurnBegan)]

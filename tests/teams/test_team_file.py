@@ -94,7 +94,7 @@ def test_a_file_becomes_a_team_that_stands_alone(tmp_path: Path) -> None:
         ),
         (("max_turns = 5", "max_turns = -1"), 15, "members[1].max_turns"),
         (('first = "developer"', 'first = "bob"'), 23, "conversation.first: no member is called bob"),
-        (('first = "developer"', 'first = "alice"'), 23, "alice is no agent that speaks"),
+        (('first = "developer"', 'first = "alice"'), 23, "alice is not an agent that speaks"),
         (('fallback = "alice"', 'fallback = "bob"'), 24, "conversation.fallback: no member is called bob"),
         (("max_rounds = 12", "max_rounds = 0"), 22, "conversation.max_rounds"),
         (('cwd = "dev"', 'cwd = "."\n[conversation]\nparallel = 2'), 1, "Cannot declare"),
@@ -131,13 +131,13 @@ def test_a_text_is_checked_without_its_file(tmp_path: Path) -> None:
     written(tmp_path, text)  # also where there are files beside it
     for given, cwd, expected in (
         (GOOD, str(tmp_path), [(7, "members[0].instructions_file", "the file is not at hand here")]),
-        (text, "", [(4, "members[0].cwd", ". is no absolute"), (13, "members[1].cwd", "dev is no absolute")]),
-        (text.replace('cwd = "dev"', 'cwd = "dev"\nnode = "n"'), str(tmp_path), [(13, "members[1].cwd", "dev is no")]),
+        (text, "", [(4, "members[0].cwd", ". is not an absolute"), (13, "members[1].cwd", "dev is not an absolute")]),
+        (text.replace('cwd = "dev"', 'cwd = "dev"\nnode = "n"'), str(tmp_path), [(13, "members[1].cwd", "dev is not")]),
         (text.replace('agent = "codex"', "agent = 7"), "/", [(12, "members[1].agent", "expected text")]),
         (text.replace('agent = "codex"', "agent = "), "/", [(12, "", "Invalid value")]),
         ('name = """', "/", [(1, "", "")]),
         (f"name = {'[' * 20_000}", "/", [(1, "", "nested too deeply")]),
-        (text, "/a\0b", [(4, "members[0].cwd", "it is no path"), (13, "members[1].cwd", "it is no path")]),
+        (text, "/a\0b", [(4, "members[0].cwd", "it is not a path"), (13, "members[1].cwd", "it is not a path")]),
     ):
         checked = check_text(TeamFileText(text=given, cwd=cwd))
         assert checked.team is None

@@ -292,7 +292,7 @@ async def test_what_cannot_be_is_refused(sqlite: str, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="one is the name of member 1 already"):
             await here.start(here.team("one", "one"), "Go.")
         for wrong, words in (
-            (here.member("one", cwd="shop"), "shop is no absolute path"),
+            (here.member("one", cwd="shop"), "shop is not an absolute path"),
             (here.member("one", instructions_file="one.md"), "does not read instruction files"),
         ):
             with pytest.raises(UsageError, match=words):

@@ -106,7 +106,7 @@ async def test_what_its_owner_does_with_git_is_left_alone(repository: Path, ours
     assert (await committed(ours, tree)).problem == f"it stands on no branch, not on {BRANCH}"
     git(place, "checkout", "-q", "-f", BRANCH)
     Path(tree.admin, "MERGE_HEAD").write_text(work.commit)
-    assert "in the middle of something" in (await committed(ours, tree)).problem
+    assert "has not finished" in (await committed(ours, tree)).problem
     assert git(repository, "rev-parse", BRANCH) == work.commit
 
 
@@ -308,7 +308,7 @@ async def test_what_a_worktree_needs_is_refused_or_told(repository: Path, tmp_pa
     async with team_on(repository, one=[[Say("x")]]) as here:
         for wrong, words in (
             (here.team(here.member("one", worktree=True, node="far")), "on the hub's own machine"),
-            (here.team("one", "alice", merge="alice"), "alice is no agent that speaks"),
+            (here.team("one", "alice", merge="alice"), "alice is not an agent that speaks"),
         ):
             with pytest.raises(UsageError, match=words):
                 await here.start(wrong)

@@ -16,7 +16,7 @@ it('says that an agent never ran there, and only of that one', async () => {
   const choose = async (name: number) => {
     box.querySelectorAll<HTMLInputElement>('input[name=agent]')[name]!.click()
     await new Promise((done) => setTimeout(done, 20))
-    return box.textContent!.includes('unverified until it has')
+    return box.textContent!.includes('so what it can do is unverified')
   }
   expect([await choose(0), await choose(1), await choose(2)]).toEqual([false, true, false])
 })

@@ -53,7 +53,7 @@ it('starts the team that the hub has read, and keeps the text until then', async
   hub.reply = ({ path }) => (path === 'team-file' ? [200, { team: TEAM }] : away ? 'away' : [201, { id: 't1' }])
   await write(file, FILE)
   await press('Check')
-  expect(box.textContent).toContain('The file is right: shop, 1 agent and 1 person.')
+  expect(box.textContent).toContain('The file is valid: shop, 1 agent and 1 person.')
   expect(sent('teams')).toEqual([])
   await write(task, ' Build it. ')
   await press('Start')

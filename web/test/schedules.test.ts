@@ -120,7 +120,7 @@ it('shows its runs, edits it, and removes it after a question', async () => {
   expect(box.textContent).toContain('All ⟨U+202E⟩ done.')
   expect(box.textContent).toContain('edits: ask, commands: deny, network: ask')
   button('Edit').click()
-  await wait(() => expect(box.textContent).toContain('That time is over.'))
+  await wait(() => expect(box.textContent).toContain('That time is in the past.'))
   type('While the run before', 'queue')
   await wait(() => undefined)
   box.querySelector('form')!.dispatchEvent(new Event('submit', { bubbles: true, cancelable: true }))

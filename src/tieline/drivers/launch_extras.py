@@ -39,7 +39,7 @@ def check_extras(agent: str, arguments: Sequence[str], environment: Sequence[str
     for each in environment:
         found = _VARIABLE.fullmatch(each)
         if found is None:
-            raise UsageError(f"{each[:100]!r} is no variable", field="environment", hint="Write NAME=value.")
+            raise UsageError(f"{each[:100]!r} is not a variable", field="environment", hint="Write NAME=value.")
         if found["name"].upper().startswith(OURS):
             raise UsageError(f"{found['name']} is Tieline's own variable", field="environment", hint="Leave it out.")
         if held and _STEERS.fullmatch(found["name"]):

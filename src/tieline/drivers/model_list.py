@@ -103,7 +103,7 @@ async def ask_models(driver: Driver, config: Config, cwd: str = "") -> ModelList
     except TielineError:
         raise
     except Exception as error:  # a driver of another package
-        raise AgentStartFailed(driver.name, f"it does not tell its models: {type(error).__name__}: {error}") from None
+        raise AgentStartFailed(driver.name, f"it does not list its models:  {type(error).__name__}: {error}") from None
 
 
 def program_digest(driver: object) -> str:

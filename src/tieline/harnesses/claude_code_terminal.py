@@ -110,7 +110,7 @@ class ClaudeCodeTerminal:
             raise TerminalUnreachable(str(error)) from None
 
     async def abort(self) -> None:
-        raise TerminalUnreachable("Claude Code is interrupted at the terminal only")
+        raise TerminalUnreachable("Claude Code can be interrupted only at its terminal")
 
     # --- its life ------------------------------------------------------------------------------------------
 

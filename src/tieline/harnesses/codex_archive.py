@@ -31,7 +31,7 @@ class CodexArchive:
         except (RpcError, PeerGone, TimeoutError) as error:
             why = str(error) or "no answer in time"
             hint = "`codex app-server daemon restart`, then try again."
-            raise UsageError(f"Codex does not let go of this session: {why}", field="session", hint=hint) from None
+            raise UsageError(f"Codex did not release this session: {why}", field="session", hint=hint) from None
 
     async def bring_back_all(self, peer: Peer) -> None:
         """Those that we archived, and died, or lost the daemon, before they were back."""

@@ -304,7 +304,7 @@ async def _find_agents(call: ToolCall[FindArguments]) -> McpToolResult:
     matches: list[MemberMatch] = list(
         await call.mesh.find_agents(call.caller, arguments.query, arguments.filters(), limit=arguments.limit)
     )
-    lines = _lines((_member(match.member) for match in matches), "Nobody fits. list_agents shows everyone.")
+    lines = _lines((_member(match.member) for match in matches), "No member matches. list_agents shows everyone.")
     return McpToolResult(text=lines, value={"matches": _value(matches)["items"]})
 
 
@@ -323,7 +323,7 @@ async def _broadcast_message(call: ToolCall[BroadcastArguments]) -> McpToolResul
     lines = (
         _sent(result.message) if result.message else f"to {result.to}: {result.problem}" for result in done.results
     )
-    return McpToolResult(text=_lines(lines, "Nobody fits: nothing was sent."), value=_value(done))
+    return McpToolResult(text=_lines(lines, "No member matches: nothing was sent."), value=_value(done))
 
 
 async def _reply(call: ToolCall[ReplyArguments]) -> McpToolResult:

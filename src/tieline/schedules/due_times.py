@@ -62,7 +62,7 @@ def check(schedule: ScheduleFields, attachments: tuple[Attachment, ...] = ()) ->
     """Raises UsageError, which names the field."""
     check_when(schedule)
     if not _NAME.fullmatch(schedule.name):
-        raise UsageError("a name has 1 to 64 small letters, digits and -", field="name")
+        raise UsageError("a name has 1 to 64 lowercase letters, digits and -", field="name")
     if not schedule.prompt.strip() or len(schedule.prompt) > MAX_PROMPT:
         raise UsageError(f"a prompt has 1 to {MAX_PROMPT:,} characters", field="prompt")
     if schedule.branch and not is_branch_name(schedule.branch):

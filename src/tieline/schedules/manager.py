@@ -65,7 +65,9 @@ class ScheduleManager:
         )
         check(record, record.attachments)
         if record.once and not coming(replace(record, paused=False), now, 1):
-            raise UsageError(f"{record.once} in {record.zone} is over", field="once", hint="Give a time to come.")
+            raise UsageError(
+                f"{record.once} in {record.zone} is in the past", field="once", hint="Give a time in the future."
+            )
         _check_name(record, known)
         with suppress(Conflict):  # the same request, twice at once
             await self._store.put(record, expect=0)
@@ -82,7 +84,7 @@ class ScheduleManager:
         elif change.once:
             wanted["cron"] = ""
         if change.branch and change.worktree is False:
-            raise UsageError("a branch is of a worktree", field="branch", hint="Give one of the two.")
+            raise UsageError("a branch needs a worktree", field="branch", hint="Give one of the two.")
         if change.worktree is False:
             wanted["branch"] = ""  # it would mean a worktree
         for _ in range(TRIES):
@@ -96,7 +98,7 @@ class ScheduleManager:
             with suppress(Conflict):
                 await self._store.put(record, expect=revision)
                 return await self.view(id)
-        raise UsageError("it is being changed by others all the time", field="schedule", hint="Try again.")
+        raise UsageError("others changed it at the same time, again and again", field="schedule", hint="Try again.")
 
     async def remove(self, id: str) -> ScheduleView:
         """With its history. What it started goes on."""

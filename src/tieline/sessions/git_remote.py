@@ -118,7 +118,7 @@ async def open_pull_request(
             raise UsageError(f"{own.branch} is not pushed as it is", field="session", hint="Push the branch first.")
         hosted = _HOSTED.fullmatch(target.url)
         if hosted is None:
-            raise UsageError(f"{target.shown} is no address of a hosted repository", field="session")
+            raise UsageError(f"{target.shown} is not the address of a hosted repository", field="session")
         where = f"{hosted['host'] or hosted['scp']}/{hosted['owner']}/{hosted['name']}"
         # `=`: a text that begins with a dash stays a text.
         arguments = ("pr", "create", f"--repo={where}", f"--head={target.branch}", f"--title={title}", f"--body={body}")

@@ -292,7 +292,7 @@ class SessionWorktrees:
             raise GitFailed("the session began on no branch, so there is none to merge into", hint=hint)
         if not tree.repository.ref(worktree.into):
             hint = f"Merge it yourself: `git merge {tree.branch}`."
-            raise GitFailed(f"there is no branch {worktree.into} any more", hint=hint)
+            raise GitFailed(f"the branch {worktree.into} does not exist any more", hint=hint)
         return worktree.into
 
     async def _mended(self, tree: Worktree, branch: str) -> Repository | None:
@@ -305,7 +305,7 @@ class SessionWorktrees:
                 raise GitFailed(f"{branch} is checked out, and Tieline cannot tell where", hint=hint)
             if unfinished := checkout.unfinished:
                 hint = "Finish it there, or abort it, then try again."
-                raise GitFailed(f"git is in the middle of something in {checkout.top} ({unfinished})", hint=hint)
+                raise GitFailed(f"git has not finished what it began in {checkout.top} ({unfinished})", hint=hint)
             await mend(checkout, self._env, self._worktrees.store)
             return checkout
         return None

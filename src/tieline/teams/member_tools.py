@@ -59,7 +59,7 @@ class MemberTools:
             if name.strip()
         )
         if not speakers:
-            raise UsageError("nobody is named", field="to", hint=_names(conversation))
+            raise UsageError("no member is named", field="to", hint=_names(conversation))
         return await self._keep(conversation, began, message, Markers(next=speakers), key)
 
     async def ask_person(self, session: str, question: str, person: str = "", *, key: str) -> TeamCall:
@@ -67,7 +67,7 @@ class MemberTools:
         people = [each.name for each in conversation.participants.values() if each.member.human]
         name = conversation.get(person).name if person else next(iter(people), "")
         if name not in people:
-            problem = f"{name} is no person" if name else "the team has no person"
+            problem = f"{name} is not a person" if name else "the team has no person"
             raise UsageError(problem, field="person", hint=_names(conversation))
         return await self._keep(conversation, began, question, Markers(next=(NextSpeaker(name),)), key)
 
@@ -115,7 +115,7 @@ class MemberTools:
         if waits:
             raise NotYourTurn(waits)
         raise UsageError(
-            "you are no member of a team that runs", field="", hint="These tools are for teams; use send_message."
+            "you are not a member of a running team", field="", hint="These tools are for teams; use send_message."
         )
 
     async def _keep(

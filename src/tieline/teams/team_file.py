@@ -108,9 +108,9 @@ def _out_of_reach(members: list[dict[str, Any]], cwd: str) -> Iterator[Mistake]:
             yield Mistake(("members", place, "instructions_file"), "the file is not at hand here", hint)
         folder = Path("" if member.get("node") else cwd, member.get("cwd", "."))
         if member.get("agent") and "\0" in str(folder):
-            yield Mistake(("members", place, "cwd"), "it is no path")
+            yield Mistake(("members", place, "cwd"), "it is not a path")
         elif member.get("agent") and not folder.is_absolute():
-            yield Mistake(("members", place, "cwd"), f"{folder} is no absolute path", "Give the whole path.")
+            yield Mistake(("members", place, "cwd"), f"{folder} is not an absolute path", "Give the whole path.")
 
 
 def check_team(team: Team) -> Iterator[Mistake]:
@@ -134,7 +134,7 @@ def check_team(team: Team) -> Iterator[Mistake]:
             yield Mistake(("conversation", key), f"no member is called {name}", _known(team.members))
     for key, name in (("first", limits.first), ("merge", limits.merge)):
         if name and (member := team.member(name)) and (member.human or member.responds == "never"):
-            yield Mistake(("conversation", key), f"{name} is no agent that speaks")
+            yield Mistake(("conversation", key), f"{name} is not an agent that speaks")
     if limits.parallel > 1:
         yield from _shared_directories(team.members)
 

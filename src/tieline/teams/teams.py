@@ -330,7 +330,7 @@ def _check_resolved(member: p.TeamMember, field: str) -> None:
             "a hub does not read instruction files", field=f"{field}.instructions_file", hint="Give `instructions`."
         )
     if member.agent and not Path(member.cwd).is_absolute():
-        raise UsageError(f"{member.cwd} is no absolute path", field=f"{field}.cwd", hint="Give the whole path.")
+        raise UsageError(f"{member.cwd} is not an absolute path", field=f"{field}.cwd", hint="Give the whole path.")
 
 
 def _ended(conversation: TeamConversation) -> UsageError:

@@ -115,7 +115,7 @@ def test_harnesses_lists_what_is_known(cli: CliProcess, home: Path) -> None:
     ("arguments", "told"),
     [
         (("install", "claud-code"), "Did you mean claude-code?"),
-        (("install", "codex", "--project", "nowhere"), "is no folder"),
+        (("install", "codex", "--project", "nowhere"), "is not a directory"),
         (("install", "codex", "--project", ".", "--global"), "exclude each other"),
         (("install", "codex", "--url", "http://127.0.0.1:1"), "--transport http"),
         (("uninstall", "emacs"), "There are:"),

@@ -100,7 +100,7 @@ def test_no_is_no(cli: CliProcess) -> None:
         (("--way", "pigeon"), "There are: configured, tailscale, lan"),
         (("--way", "ngrok", "--yes"), "ngrok is not installed"),
         (("on",), "no action 'on'"),
-        (("--way", "lan", "--yes", "--address", "203.0.113.5"), "no address of this machine"),
+        (("--way", "lan", "--yes", "--address", "203.0.113.5"), "not an address of this machine"),
     ],
 )
 def test_mistakes_say_what_to_do(cli: CliProcess, arguments: tuple[str, ...], words: str) -> None:

@@ -72,7 +72,7 @@ async def test_a_person_decides_and_speaks_on_a_small_terminal(cli: CliProcess, 
         await terminal.shows("● held")
         await terminal.type("/nxet developer")
         await terminal.key("Enter")
-        await terminal.shows("/nxet is no command")
+        await terminal.shows("/nxet is not a command")
         await terminal.shows("› /nxet developer")  # to be corrected
         await terminal.key("C-u")
         await terminal.shows("› alice: it is your turn")

@@ -49,11 +49,11 @@ def test_what_is_said_is_said_by_who_speaks(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("/hodl", "/hodl is no command"),
-        ("/next", "that is not how /next is typed"),
-        ("/remove one two", "that is not how /remove is typed"),
-        ("/say", "that is not how /say is typed"),
-        ("@developer", "nothing is said to @developer"),
+        ("/hodl", "/hodl is not a command"),
+        ("/next", "/next is not used like that"),
+        ("/remove one two", "/remove is not used like that"),
+        ("/say", "/say is not used like that"),
+        ("@developer", "the message to @developer is empty"),
     ],
 )
 def test_a_line_that_means_nothing_is_refused(line: str, problem: str) -> None:

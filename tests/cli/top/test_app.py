@@ -77,7 +77,7 @@ async def test_a_person_watches_answers_and_steers_from_one_screen(cli: CliProce
         await terminal.key("/")
         await terminal.type("nxet")
         await terminal.key("Enter")
-        await terminal.shows("/nxet is no command")
+        await terminal.shows("/nxet is not a command")
         await terminal.key("Escape")
         await terminal.shows("Tab next ask")
         await terminal.key("q")

@@ -226,10 +226,10 @@ async def test_a_port_that_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "why"),
     [
-        ("127.0.0.1", "no phone reaches"),
-        ("0.0.0.0", "no phone reaches"),
+        ("127.0.0.1", "phones cannot reach"),
+        ("0.0.0.0", "phones cannot reach"),
         ("x/../y", "no IP"),
-        ("203.0.113.77", "no address of"),
+        ("203.0.113.77", "not an address of"),
     ],
 )
 def test_an_address_is_one_of_this_machines(address: str, why: str) -> None:

@@ -165,7 +165,7 @@ def test_what_the_environment_has_need_not_stand_in_the_file(tmp_path: Path) -> 
         (entry(), "type", "names no code"),
         (entry(type="webhook", path="x.py"), "path", "type and path"),
         (entry(type="telgram"), "type", "unknown type 'telgram'"),
-        (entry(id="No Good", type="webhook"), "id", "small letters"),
+        (entry(id="No Good", type="webhook"), "id", "lowercase letters"),
         (entry(package="tieline_no_such_package"), "package", "'tieline_no_such_package' is not installed"),
         (entry(path="/no/such/file.py"), "path", "/no/such/file.py cannot be read"),
         (entry(type="webhook", config={"secret": "x"}), "config.secret", "no such setting"),

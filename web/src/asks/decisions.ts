@@ -57,7 +57,7 @@ onReady(() => {
   for (const [ask, decision] of decisions.value) {
     if (decision.state === 'sending') void submit(ask, decision)
     else if (decision.state === 'sent' || decision.state === 'received') {
-      void refreshCommand(decision.command, () => update(ask, { ...decision, state: 'refused', problem: 'The hub has no record of this decision any more: decide again.' }))
+      void refreshCommand(decision.command, () => update(ask, { ...decision, state: 'refused', problem: 'The hub no longer has a record of this decision: decide again.' }))
     }
   }
 })

@@ -69,7 +69,7 @@ function applyCommandStates(): void {
 commands.subscribe(applyCommandStates)
 
 onReady(() => {
-  for (const item of pendingCommands.peek()) if (!item.problem && !item.outcome) void refreshCommand(item.id, () => setProblem(item.id, 'The hub has no record of this command any more: it is unknown whether the machine received it.'))
+  for (const item of pendingCommands.peek()) if (!item.problem && !item.outcome) void refreshCommand(item.id, () => setProblem(item.id, 'The hub no longer has a record of this command: it is unknown whether the machine received it.'))
 })
 
 /** Which machine has not answered, and why. */

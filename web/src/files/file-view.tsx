@@ -21,7 +21,7 @@ export function FileView({ session, path, line, from = fileAddress(session, path
       {value?.data && <Picture file={value} />}
       {value && !value.data && value.media_type === 'application/octet-stream' && <p class="faint">A binary file.</p>}
       {value && !value.data && value.media_type !== 'application/octet-stream' && <Lines text={value.text ?? ''} path={path} line={line} />}
-      {value?.whole === false && <p class="faint small-text">The file is longer; this is its beginning.</p>}
+      {value?.whole === false && <p class="faint small-text">The file is longer; only its beginning is shown.</p>}
     </div>
   )
 }
@@ -58,7 +58,7 @@ function OpenablePicture({ file, label = file.path, thumb = false }: { file: P.W
   return (
     <>
       <button type="button" class={thumb ? 'picture thumb' : 'picture'} title="Open it large" onClick={() => setLarge(true)}><img src={dataUrl(file)} alt={name} /></button>
-      {large && <Sheet title={name} wide onClose={() => setLarge(false)}><img class="large-picture" src={dataUrl(file)} alt={`${name}, whole`} /></Sheet>}
+      {large && <Sheet title={name} wide onClose={() => setLarge(false)}><img class="large-picture" src={dataUrl(file)} alt={`${name}, full size`} /></Sheet>}
     </>
   )
 }
@@ -112,6 +112,6 @@ function Thumbnail({ from, name }: { from: string; name: string }) {
   const { file, error } = useImage(from, '')
   if (file?.data) return <OpenablePicture file={file} thumb />
   if (!file && !error) return <span class="picture thumb" role="img" aria-label={`${visible(name)}, loading`} />
-  const why = isNotFound(error) ? 'not kept any more' : error ? errorMessage(error) : 'no image'
+  const why = isNotFound(error) ? 'no longer stored' : error ? errorMessage(error) : 'no image'
   return <span class="given-name"><Icon name="clip" /> {visible(name)} <span class="faint">({why})</span></span>
 }

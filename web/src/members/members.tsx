@@ -24,7 +24,7 @@ export function Members() {
         </label>
       </div>
       {value && !members.length && !query.trim() && <Empty icon="members" title="No members yet"><p>Agents in your own terminals appear here after <code>tieline install</code>. Sessions appear when you start one.</p></Empty>}
-      {value && !members.length && query.trim() && <p class="faint center">Nobody fits.</p>}
+      {value && !members.length && query.trim() && <p class="faint center">No member matches.</p>}
       <ul class="letters">
         {members.map((member) => (
           <li key={member.id}>
@@ -50,7 +50,7 @@ export const memberPlace = (member: P.MemberView): string =>
 
 export function Presence({ of }: { of: P.MemberView }) {
   if (of.ended) return <span class="chip">ended</span>
-  if (of.stale) return <span class="chip waiting" title="No sign of life lately">not seen lately</span>
+  if (of.stale) return <span class="chip waiting" title="Not seen lately">not seen lately</span>
   if (of.activity === 'working') return <span class="chip working">working</span>
   return of.activity === 'idle' ? <span class="chip done">idle</span> : null
 }

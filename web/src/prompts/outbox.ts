@@ -103,7 +103,7 @@ commands.subscribe(applyCommandStates)
 /** After a reconnect: the machine may have accepted or missed prompts meanwhile. */
 function reconcile(): void {
   for (const item of outgoing.value) {
-    if (item.state === 'sent') void refreshCommand(item.command ?? '', () => update(item.id, { state: 'failed', problem: 'The hub has no record of this prompt any more: it is unknown whether the machine received it.' }))
+    if (item.state === 'sent') void refreshCommand(item.command ?? '', () => update(item.id, { state: 'failed', problem: 'The hub no longer has a record of this prompt: it is unknown whether the machine received it.' }))
     else if (filesLost(item)) void checkDelivered(item)
   }
 }

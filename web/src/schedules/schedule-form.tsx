@@ -81,7 +81,7 @@ export function ScheduleForm(props: { schedule?: P.ScheduleView; onClose: () => 
         <fieldset>
           <legend>When</legend>
           <div class="options">
-            <label class="option"><input type="radio" name="repeats" checked={repeats} onChange={() => setRepeats(true)} /><span>Again and again</span></label>
+            <label class="option"><input type="radio" name="repeats" checked={repeats} onChange={() => setRepeats(true)} /><span>Repeatedly</span></label>
             <label class="option"><input type="radio" name="repeats" checked={!repeats} onChange={() => setRepeats(false)} /><span>Once</span></label>
           </div>
           {repeats ? (
@@ -124,7 +124,7 @@ export function ScheduleForm(props: { schedule?: P.ScheduleView; onClose: () => 
           <label>After missed times
             <select value={missed} onChange={(event) => setMissed(event.currentTarget.value as typeof missed)}><option value="once">Run once</option><option value="never">Do nothing</option></select>
           </label>
-          <label>Name<input type="text" value={name} maxLength={64} placeholder="From the prompt" pattern="[a-z0-9][a-z0-9\-]*" title="small letters, digits and -" autocapitalize="off" autocomplete="off" onInput={(event) => setName(event.currentTarget.value)} /></label>
+          <label>Name<input type="text" value={name} maxLength={64} placeholder="From the prompt" pattern="[a-z0-9][a-z0-9\-]*" title="lowercase letters, digits and -" autocapitalize="off" autocomplete="off" onInput={(event) => setName(event.currentTarget.value)} /></label>
         </fieldset>
       </form>
     </Sheet>
@@ -135,7 +135,7 @@ export function ScheduleForm(props: { schedule?: P.ScheduleView; onClose: () => 
 function NextTimes({ times, zone }: { times: { readonly value?: P.ScheduleTimes; readonly problem: string }; zone: string }) {
   return (
     <div class="next-times" role="status" aria-label="Next times">
-      {times.problem ? <Problem text={times.problem} /> : times.value && (times.value.next.length ? <><span class="faint small-text">Next</span><ul class="times">{times.value.next.map((at) => <li key={at}>{momentIn(zone, at)}</li>)}</ul></> : <p class="problem">That time is over.</p>)}
+      {times.problem ? <Problem text={times.problem} /> : times.value && (times.value.next.length ? <><span class="faint small-text">Next</span><ul class="times">{times.value.next.map((at) => <li key={at}>{momentIn(zone, at)}</li>)}</ul></> : <p class="problem">That time is in the past.</p>)}
     </div>
   )
 }

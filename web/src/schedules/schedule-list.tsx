@@ -28,7 +28,7 @@ export function ScheduleList({ adding }: { adding: boolean }) {
       <div class="pane-scroll page">
         <Problem text={problem} />
         {!value && !problem && <p class="loading" role="status">Loading …</p>}
-        {value && !value.length && <Empty icon="clock" title="No schedules yet"><p>Have an agent started at its times: every weekday at nine, each half hour, once next Tuesday.</p></Empty>}
+        {value && !value.length && <Empty icon="clock" title="No schedules yet"><p>Start an agent at set times: every weekday at nine, every half hour, once next Tuesday.</p></Empty>}
         <ul class="schedules">
           {(value ?? []).map((schedule) => <li key={schedule.id}><ScheduleCard schedule={schedule} onChange={reload} /></li>)}
         </ul>

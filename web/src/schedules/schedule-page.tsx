@@ -40,8 +40,8 @@ export function SchedulePage({ id }: { id: string }) {
               </ScheduleButtons>
             </section>
             {value.next.length > 0 && (
-              <section aria-label="Coming times">
-                <h2><Icon name="clock" /> Coming times</h2>
+              <section aria-label="Upcoming runs">
+                <h2><Icon name="clock" /> Upcoming runs</h2>
                 <ul class="times">{value.next.map((at) => <li key={at}>{momentIn(value.zone, at)} <span class="faint">{until(at, now.value)}</span></li>)}</ul>
               </section>
             )}

@@ -103,7 +103,7 @@ function Results({ found, filtered, onClear }: { found: ReturnType<typeof useSea
       {results && results.indexed < 1 && <p class="faint small-text"><Icon name="clock" /> The index is being built ({Math.floor(results.indexed * 100)} % so far): something may be missing.</p>}
       {!results && !problem && !busy && (
         <Empty icon="search" title="Search everything">
-          <p>What was said, run, asked and sent, on all machines. All words have to be there; <code>"two words"</code> as they stand, <code>begin*</code> what begins so, <code>-without</code> what must not be there.</p>
+          <p>What was said, run, asked and sent, on all machines. All words must match; <code>"two words"</code> finds them exactly as written, <code>begin*</code> words that begin so, and <code>-without</code> leaves a word out.</p>
         </Empty>
       )}
       {results && !count && (

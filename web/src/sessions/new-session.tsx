@@ -143,7 +143,7 @@ export function NewSession() {
             {!all && agents.length > installedAgents.length && <button type="button" class="small" onClick={() => setAll(true)}>{agents.length - installedAgents.length} more, not installed</button>}
           </div>
           {agent && !agent.ready && (agent.problem || agent.hint) && <p class="faint small-text">{[agent.problem, agent.hint].filter(Boolean).join(' ')}</p>}
-          {agent?.basis === 'unverified' && <p class="faint small-text">It never ran on this machine: what it can do is unverified until it has.</p>}
+          {agent?.basis === 'unverified' && <p class="faint small-text">It has never run on this machine, so what it can do is unverified.</p>}
         </fieldset>
         <fieldset>
           <legend>Directory</legend>

@@ -55,7 +55,7 @@ export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'di
           <button type="button" class="plain back" aria-label="Back to all sessions" onClick={() => navigate('/')}><Icon name="back" /></button>
           <div class="pane-title">
             <h1>{sessionTitle(session)}</h1>
-            <p class="faint"><span class={`chip ${shown}`}>{STATE_LABELS[shown]}</span> {session.kind === 'attached' && <span class="chip" title="Somebody runs it in a terminal">terminal</span>} <span class="ellipsis">{visibleLine(abbreviateHome(session.cwd, node?.home))}</span></p>
+            <p class="faint"><span class={`chip ${shown}`}>{STATE_LABELS[shown]}</span> {session.kind === 'attached' && <span class="chip" title="Runs in a terminal">terminal</span>} <span class="ellipsis">{visibleLine(abbreviateHome(session.cwd, node?.home))}</span></p>
           </div>
           <button type="button" class="plain" aria-label="Changes" title="Changes (d)" aria-expanded={docked('diff')} onClick={() => showPanel(id, 'diff')}><Icon name="diff" /></button>
           <button type="button" class="plain" aria-label="About this session" title="About (i)" aria-expanded={docked('info')} onClick={() => showPanel(id, 'info')}><Icon name="more" /></button>
@@ -73,7 +73,7 @@ export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'di
         ) : <div class="thread-frame"><p class="loading" role="status">Loading …</p></div>}
         {session.kind === 'attached' && session.status === 'closed' ? <TerminalClosed session={session} />
           : canDo(session, 'prompt') ? <Composer key={id} session={session} />
-            : <p class="composer faint center">It takes no prompts from elsewhere: type at its terminal.</p>}
+            : <p class="composer faint center">This session takes no prompts from here: type in its terminal.</p>}
         <p class="sr" role="status">{shown === 'waiting' ? 'The agent needs your decision' : shown === 'done' ? 'The agent is done' : ''}</p>
         {sheet && !isDesktop.value && <PanelSheet session={session} panel={sheet} />}
         {!isDesktop.value && <FileSheet session={session} />}

@@ -76,7 +76,7 @@ export function statusText(status: P.WorktreeStatus): string {
 function question(verb: Verb, branch: string, base: string, status: P.WorktreeStatus | undefined): string {
   const first = status?.uncommitted ? ` ${count(status.uncommitted, 'file')} not committed yet will be committed first.` : ''
   if (verb === 'merge') return `Merge ${branch} into ${base}, and remove the worktree?${first}`
-  if (verb === 'rebase') return `Make the commits of ${branch} anew on ${base} as it is now?${first}`
+  if (verb === 'rebase') return `Rebase ${branch} onto ${base} as it is now?${first}`
   return `Discard ${branch} and its files? What is not merged is kept under a reference of the repository.`
 }
 

@@ -52,9 +52,9 @@ function Ways({ onSetUp }: { onSetUp: (status: P.PhoneStatus) => void }) {
   }
   return (
     <>
-      <p class="faint">Only this machine reaches the hub now. Choose a way for your phone; the first one is recommended.</p>
+      <p class="faint">Only this machine can reach the hub now. Choose a way for your phone; the first one is recommended.</p>
       <Problem text={problem || refused} />
-      {!value && !problem && <p class="loading" role="status">Looking what this machine has …</p>}
+      {!value && !problem && <p class="loading" role="status">Checking what this machine has …</p>}
       <ul class="cards">
         {here.map((way) => (
           <li key={way.name} class="card">
@@ -115,7 +115,7 @@ function Chosen({ status, onOff }: { status: P.PhoneStatus; onOff: () => void })
       {!here ? <p class="faint small-text">It is turned off on the hub’s own machine: on this page there, or by <code>tieline phone off</code>.</p>
         : !leaving ? <button type="button" class="small deny" onClick={() => setLeaving(true)}>Turn off …</button> : (
           <div role="group" aria-label="Turn off" class="stop-choice">
-            <p>Connections that came by it end at once. Paired phones stay paired.</p>
+            <p>Connections over it end at once. Paired phones stay paired.</p>
             <div class="row wrap">
               <button type="button" class="small deny" onClick={() => call(remove('phone').then(onOff))}>Turn it off</button>
               <button type="button" class="small" onClick={() => setLeaving(false)}>Keep it</button>

@@ -41,7 +41,7 @@ export function NewTeam() {
   }
   const pick = async (picked: File | undefined) => {
     if (!picked) return
-    if (picked.size > MAX_FILE) setProblem(`${visibleLine(picked.name)} is no team file: it has more than ${MAX_FILE.toLocaleString('en')} bytes.`)
+    if (picked.size > MAX_FILE) setProblem(`${visibleLine(picked.name)} is not a team file: it has more than ${MAX_FILE.toLocaleString('en')} bytes.`)
     else change(await picked.text())
   }
   const submit = async (start: boolean) => {
@@ -92,7 +92,7 @@ export function NewTeam() {
           <input type="text" class="mono" value={cwd} list="team-directories" spellcheck={false} autocapitalize="off" autocomplete="off" onInput={(event) => { setCwd(event.currentTarget.value); setChecked(undefined) }} />
         </label>
         <datalist id="team-directories">{recent.map((one) => <option key={one} value={one} />)}</datalist>
-        <label>Task<textarea rows={3} value={task} placeholder="What shall the team do? Empty: what its file says." onInput={(event) => setTask(event.currentTarget.value)} /></label>
+        <label>Task<textarea rows={3} value={task} placeholder="What should the team do? Leave empty to use the task in its file." onInput={(event) => setTask(event.currentTarget.value)} /></label>
         <Problem text={problem} />
         <div class="row end">
           <button type="button" disabled={busy || !text.trim()} onClick={() => void submit(false)}>Check</button>
@@ -106,5 +106,5 @@ export function NewTeam() {
 function summary({ name, members = [] }: P.Team): string {
   const people = members.filter((one) => one.human).length
   const agents = members.length - people
-  return `The file is right: ${visibleLine(name)}, ${agents} ${agents === 1 ? 'agent' : 'agents'} and ${people} ${people === 1 ? 'person' : 'people'}.`
+  return `The file is valid: ${visibleLine(name)}, ${agents} ${agents === 1 ? 'agent' : 'agents'} and ${people} ${people === 1 ? 'person' : 'people'}.`
 }

@@ -54,7 +54,7 @@ function Words({ thread, view, people }: { thread: TeamThread; view: P.TeamView;
   }
   return (
     <form class="words" aria-label="Message to the team" onSubmit={(event) => { event.preventDefault(); send() }}>
-      <div class="route" role="group" aria-label="Who shall answer">
+      <div class="route" role="group" aria-label="Who should answer">
         {others.map((one) => (
           <button key={one.name} type="button" class="route-name" style={speakerStyle(thread.colourOf(one.name))} aria-pressed={to.includes(one.name)} onClick={() => thread.toggleAddressed(one.name)}>
             {to.includes(one.name) && <Icon name="check" />}<span class="ellipsis">{visibleLine(one.name)}</span>

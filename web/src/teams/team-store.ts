@@ -101,7 +101,7 @@ type TeamAction = P.Hold | P.Resume | P.Reorder | P.Drop | P.AddMember | P.Remov
 export async function startAgain(thread: TeamThread, task: string): Promise<string> {
   const { entries } = await get<P.TeamEntries>(`${teamPath(thread.id)}/entries?after=0&limit=1`)
   const first = entries[0]?.entry
-  if (first?.type !== 'started') throw new Error('The beginning of the conversation is not there any more.')
+  if (first?.type !== 'started') throw new Error('The beginning of the conversation is no longer stored.')
   const { value } = await thread.request.send<P.TeamView>('POST', 'teams', { team: first.team, task, id: '' } satisfies P.NewTeam)
   return value.id
 }

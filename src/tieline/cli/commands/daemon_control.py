@@ -201,7 +201,7 @@ def stop() -> int:
     ending.show(last=True)
     if over:
         _wait_for_exit(pid, 5.0)  # all is closed by now; the interpreter takes a moment
-        print("It has ended.")
+        print("Tieline has ended.")
         return 0
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)  # its guard ends the agents

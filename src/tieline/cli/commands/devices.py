@@ -66,7 +66,7 @@ def _confirm(question: str) -> bool:
     try:
         answer = ask_line(question).strip().lower()
     except EOFError:
-        raise UsageError("no answer: nothing was revoked", hint="Say --let-in or --only.") from None
+        raise UsageError("no answer: nothing was revoked", hint="Add --let-in or --only.") from None
     return answer in ("", "y", "yes")
 
 

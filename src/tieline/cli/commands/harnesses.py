@@ -177,7 +177,7 @@ def _options(config: Config, request: InstallRequest) -> InstallOptions:
     if request.project:
         folder = Path(request.project).expanduser().absolute()
         if not folder.is_dir():
-            raise UsageError(f"{folder} is no folder", field="project", hint="Name the folder of a project.")
+            raise UsageError(f"{folder} is not a directory", field="project", hint="Name the directory of a project.")
         project = str(folder)
     if request.url and request.transport != "http":
         raise UsageError("--url is for --transport http", field="url", hint="Add --transport http, or leave it out.")
@@ -232,7 +232,9 @@ def _diff(change: FileChange) -> str:
 
 def _agreed(installing: bool) -> bool:
     if not sys.stdin.isatty():
-        raise UsageError("nobody is there to agree", field="yes", hint="Add --yes, or name the harnesses.")
+        raise UsageError(
+            "there is no terminal to ask for your consent on", field="yes", hint="Add --yes, or name the harnesses."
+        )
     reply = ask_line(f"{'Install' if installing else 'Remove'} this? [y/N] ")
     return reply.strip().lower() in ("y", "yes")
 

@@ -26,7 +26,7 @@ def members(
     json: bool,
 ) -> int:
     if activity and activity not in get_args(Activity):
-        raise UsageError(f"{activity!r} is no activity", field="activity", hint="Use working, idle or unknown.")
+        raise UsageError(f"{activity!r} is not an activity", field="activity", hint="Use working, idle or unknown.")
 
     async def work(client: Client) -> int:
         found = await client.members(
@@ -43,7 +43,9 @@ def members(
             print_json(found)
         else:
             titles = ("name", "does", "project", "harness", "machine", "presence", "unread", "seen")
-            print_rows(titles, [_row(member) for member in found], "Nobody fits." if query else "Nobody is here yet.")
+            print_rows(
+                titles, [_row(member) for member in found], "No member matches." if query else "Nobody is here yet."
+            )
         return 0
 
     return hub_connection.run_with_client(work)

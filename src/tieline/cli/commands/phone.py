@@ -125,9 +125,9 @@ def _confirm(way: PhoneWay, ways: Sequence[PhoneWay], *, json: bool) -> None:
     others = ", ".join(other.name for other in ways if other.available and other.name != way.name)
     if json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
-            f"{way.title} would be set up, and nobody is here to agree",
+            f"{way.title} would be set up, and there is no terminal to ask for your consent on",
             field="yes",
-            hint=f"Say --yes{f', or another --way: {others}' if others else ''}.",
+            hint=f"Add --yes{f', or choose another --way: {others}' if others else ''}.",
         )
     print("\n".join(_facts(way)))
     if others:

@@ -167,7 +167,7 @@ async def _save(client: Client, new: NewRule, *, yes: bool, json: bool) -> RuleV
         _print_preview(await client.preview_rule(new))
     if not yes:
         if json or not (on_terminal() and sys.stdin.isatty()):
-            raise UsageError("nobody is there to agree to the rule", field="yes", hint="Add --yes.")
+            raise UsageError("there is no terminal to ask for your consent on", field="yes", hint="Add --yes.")
         print(f"the rule: {clean(rule_text(rule_from(new)))}")
         if read_line("save this rule? [y/N] ").lower() not in ("y", "yes"):
             print_error("tieline: nothing was saved")
@@ -193,7 +193,7 @@ async def _new_rule(client: Client, wanted: RuleOptions) -> NewRule:
         directory = os.path.realpath(Path(directory or ".").expanduser())
     elif not directory:
         hint = "Give --dir, a directory of that machine, or --everywhere."
-        raise UsageError("which project is meant?", field="dir", hint=hint)
+        raise UsageError("a rule for another machine needs a directory", field="dir", hint=hint)
     return NewRule(
         match=wanted.match,
         pattern=pattern,

@@ -49,8 +49,8 @@ def add(wanted: ScheduleOptions) -> int:
         raise UsageError("a time and a prompt are needed", field="prompt", hint=hint)
     check_options(replace(run, cwd="."))  # the directory may be another machine's
     if run.resume and not run.fork:
-        hint = "Add --fork: each run goes on in a copy."
-        raise UsageError("several runs cannot go on with one conversation", field="resume", hint=hint)
+        hint = "Add --fork: each run continues in a copy."
+        raise UsageError("several runs cannot continue one conversation", field="resume", hint=hint)
     said = with_content(prompt_of(run))
     values = session_options(run, configuration.load().policy)
     if not (run.policy or run.allow or run.ask or run.deny):

@@ -46,7 +46,7 @@ def print_schema() -> int:
 
 def run(file: str, task: str, *, cwd: str, rehearse: bool, detach: bool, speaker: str, plain: bool, json: bool) -> int:
     if cwd and not Path(cwd).is_dir():
-        raise UsageError(f"{cwd} is no directory", field="--cwd")
+        raise UsageError(f"{cwd} is not a directory", field="--cwd")
     team = read_team(Path(file), Path(cwd).resolve() if cwd else None)
     _check_speaker(speaker, [member.name for member in team.members if member.human])
     if rehearse:
@@ -169,7 +169,7 @@ def clean_worktrees(id: str, *, force: bool, json: bool) -> int:
 
 def export(id: str, format: str) -> int:
     if format not in ("md", "json"):
-        raise UsageError(f"{format!r} is no format", field="format", hint="Use md or json.")
+        raise UsageError(f"{format!r} is not a format", field="format", hint="Use md or json.")
 
     async def work(client: Client) -> int:
         team = await _find(client, id)
@@ -195,7 +195,7 @@ def export(id: str, format: str) -> int:
 def _check_speaker(speaker: str, people: Sequence[str]) -> None:
     if speaker and speaker not in people:
         known = f"Its people are {', '.join(people)}." if people else "It has none."
-        raise UsageError(f"{speaker!r} is no person of the team", field="--as", hint=known)
+        raise UsageError(f"{speaker!r} is not a person of the team", field="--as", hint=known)
 
 
 async def _follow(client: Client, team: str, speaker: str, *, plain: bool, json: bool) -> int:

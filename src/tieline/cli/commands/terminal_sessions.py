@@ -77,7 +77,7 @@ def switch_here(folder: str, *, on: bool, json: bool) -> int:
     env = configuration.load().environ
     place = Path(folder or ".").expanduser().absolute()
     if not place.is_dir():
-        raise UsageError(f"{place} is no folder", field="directory", hint="Name the folder of a project.")
+        raise UsageError(f"{place} is not a directory", field="directory", hint="Name the directory of a project.")
     switch(env, str(place), on=on)
     still_off = read_consent(env).is_off(str(place))
     if json:

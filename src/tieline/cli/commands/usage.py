@@ -90,13 +90,13 @@ def notes(totals: UsageTotals) -> list[str]:
     found: list[str] = []
     if not totals.complete:
         parts = [
-            f"{count} told {what}"
-            for count, what in ((totals.partial_turns, "a part of their usage"), (totals.unknown_turns, "nothing"))
+            f"{count} reported {what}"
+            for count, what in ((totals.partial_turns, "only part of their usage"), (totals.unknown_turns, "nothing"))
             if count
         ]
         found.append(f"≥: at least. Of {_turns(totals.turns)}, {' and '.join(parts)}.")
     if without := totals.turns - totals.turns_with_cost:
-        found.append(f"No cost was told for {_turns(without)}: their agents do not say it.")
+        found.append(f"No cost is known for {_turns(without)}: their agents do not report it.")
     return found
 
 

@@ -117,7 +117,7 @@ class AskDecider:
         record = self._asked()
         questions = record.ask.questions
         if record.ask.kind != "question":
-            raise UsageError("this ask is no question", field="ask", hint="Use Ctrl-Y or Ctrl-N.")
+            raise UsageError("this ask is not a question", field="ask", hint="Use Ctrl-Y or Ctrl-N.")
         check(record.ask, Answer(record.id, "allow"))
         question = questions[len(self._panel.answers)]
         try:
@@ -144,5 +144,7 @@ def _remember(given: str) -> Remember:
         if level == (given.strip() or "once"):
             return level
     raise UsageError(
-        f"{given.strip()} is no time", field="remember", hint="Type /allow, /allow session or /allow always."
+        f"{given.strip()!r} is not a way to remember it",
+        field="remember",
+        hint="Type /allow, /allow session or /allow always.",
     )

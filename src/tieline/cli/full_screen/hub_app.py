@@ -103,7 +103,7 @@ class HubApp(App[None]):
         try:
             self._unsent.put_nowait((typed, request))
         except asyncio.QueueFull:
-            raise UsageError("the hub has not taken what you said before", hint="Try again in a moment.") from None
+            raise UsageError("the hub has not accepted your last message yet", hint="Try again in a moment.") from None
 
     def _queue_decision(self, typed: str, record: AskRecord, decision: Decision) -> None:
         self.queue(typed, partial(self._decide, record, decision))

@@ -50,7 +50,7 @@ class TerminalIO:
             raise UsageError(
                 "--on-ask prompt needs a terminal",
                 field="on_ask",
-                hint="Say --on-ask allow or --on-ask deny, or decide ahead with --policy, --allow and --deny.",
+                hint="Use --on-ask allow or --on-ask deny, or decide ahead with --policy, --allow and --deny.",
             )
         return keys
 

@@ -367,7 +367,7 @@ class TopApp(HubApp):
                 case _ if self._decider.typed(typed.text):
                     pass
                 case _ if verb.startswith("/") and "/" not in verb[1:]:
-                    raise UsageError(f"{verb} is no command", hint="/help shows them.")
+                    raise UsageError(f"{verb} is not a command", hint="/help shows them.")
                 case _:
                     self.queue(typed.text, partial(self._prompt, self._session().id, typed.text))
         except UsageError as error:
@@ -398,7 +398,7 @@ class TopApp(HubApp):
     def _session(self) -> SessionRecord:
         if record := self._picture.sessions.get(self._chosen):
             return record
-        raise UsageError("no session is chosen", field="session")
+        raise UsageError("no session is selected", field="session")
 
     async def _prompt(self, session: str, text: str) -> str:
         told = await self._client.prompt(session, NewPrompt(text=text))
@@ -487,7 +487,7 @@ def _cell(column: int, text: str, status: str) -> Text:
 def _words(given: str) -> str:
     if words := given.strip():
         return words
-    raise UsageError("there are no words", hint="/steer WORDS")
+    raise UsageError("the message is empty", hint="/steer WORDS")
 
 
 async def open_top(client: Client) -> None:

@@ -119,7 +119,9 @@ class AcpConversation:
         system = self.spec.system if self._turns == 0 else ""
         if command := lifts_policy(self.preset, self.spec.policy, prompt.text):
             hint = "Open a session with the policy that you want."
-            raise UsageError(f"after {command} {self.agent} would not keep to the policy", field="prompt", hint=hint)
+            raise UsageError(
+                f"{command} would switch off what holds {self.agent} to the policy", field="prompt", hint=hint
+            )
         blocks = content_blocks(self.agent, self._pending_reasons.prepend_to(prompt), self.initialized, system)
         turn = self._turn = Turn(prompt, self._ask)
         self._normaliser.begin(turn.emit)
@@ -162,7 +164,7 @@ class AcpConversation:
             raise UsageError("no turn is running", field="steer", hint="Send it as the next prompt.")
         if how == "drained":
             if len(self._steers) >= MAX_STEERS:
-                raise UsageError(f"{self.agent} did not fetch what was said before", field="steer")
+                raise UsageError(f"{self.agent} has not read your previous message yet", field="steer")
             self._steers.append(text)
             return
         # Where the turn has ended meanwhile, the agent must not begin one of its own.

@@ -124,7 +124,7 @@ class Codex:
                     for levels in [one.get("supportedReasoningEfforts")]
                 )
             except (PeerGone, RpcError, TimeoutError, AttributeError) as error:
-                raise AgentStartFailed(self.name, f"it does not tell its models: {error or 'no answer'}") from None
+                raise AgentStartFailed(self.name, f"it does not list its models:  {error or 'no answer'}") from None
 
     @asynccontextmanager
     async def _lease(self, spec: Spec, words: bytes = b"") -> AsyncGenerator[CodexServer, None]:

@@ -110,7 +110,7 @@ class OpenCodeConversation:
             await self._api.prompt(self._turn.prompt, text)
         except (OpenCodeError, ServerUnreachable) as error:
             course.steering -= 1
-            raise AgentError(self._agent, f"it did not take what was said in between: {error}") from error
+            raise AgentError(self._agent, f"it did not accept the message sent into its turn: {error}") from error
 
     async def close(self) -> None:
         turn = self._turn

@@ -185,7 +185,7 @@ class OpenCode:
             try:
                 return model_list((await _models(shared.server, cwd)).items(), certain=True)
             except (OpenCodeError, ServerUnreachable) as error:
-                raise AgentStartFailed(self.name, f"it does not tell its models: {error}") from error
+                raise AgentStartFailed(self.name, f"it does not list its models:  {error}") from error
 
     async def _check_model(self, server: OpenCodeServer, spec: Spec, config: Mapping[str, Any]) -> None:
         """OpenCode takes every model and effort; one that it does not have fails a turn, or is silently ignored."""

@@ -57,7 +57,7 @@ def launch_command(command: Sequence[str], args: Sequence[str], spec: Spec, dire
         argv += ["--no-extensions", "--no-approve"]
     if spec.resume:
         if not SESSION_ID.fullmatch(spec.resume):
-            raise UsageError(f"{spec.resume!r} is no id of a conversation of Pi's", field="resume")
+            raise UsageError(f"{spec.resume!r} is not the id of a Pi conversation", field="resume")
         argv += ["--fork" if spec.fork else "--session", spec.resume]
     if spec.model:
         argv += ["--model", spec.model]

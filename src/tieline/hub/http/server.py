@@ -69,9 +69,9 @@ def bind(host: str, port: int, *, tls: bool, insecure: bool) -> socket.socket:
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"{host!r} is no address of this machine: {error}", field="hub.host") from None
+        raise UsageError(f"{host!r} is not an address of this machine: {error}", field="hub.host") from None
     if not (tls or insecure or is_loopback(str(address[0]))):  # a name that only looks like ours
-        raise UsageError(f"{host} is {address[0]}, which is beyond loopback", field="hub.host")
+        raise UsageError(f"{host} is {address[0]}, which is not a loopback address", field="hub.host")
     bound = socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -144,7 +144,7 @@ class _Link:
         self._limits = handshake.negotiate(hello, self._device, self._hub.devices.list(), self._hub.dispatcher.local)
         if await keeps_log(self._hub.bus, hello.node, hello.epoch):
             hint = "Give it a bus of its own, or run `tieline up` there: on one bus no link is needed."
-            raise LinkClosing(CLOSE_REFUSED, "Forbidden", "this node works on the hub's own bus", hint)
+            raise LinkClosing(CLOSE_REFUSED, "Forbidden", "this node uses the hub's own bus", hint)
         return hello
 
     async def _serve(self, hello: p.Hello, replaced: asyncio.Event) -> None:

@@ -31,10 +31,10 @@ def parse_address(address: str) -> IpAddress:
     except ValueError:
         raise UsageError(f"{address!r} is no IP address", field="address") from None
     if parsed.is_loopback or parsed.is_unspecified or parsed.is_multicast:
-        raise UsageError(f"no phone reaches {parsed}", field="address", hint="Give an address of the local network.")
+        raise UsageError(f"phones cannot reach {parsed}", field="address", hint="Give an address of the local network.")
     if not is_own(parsed):
         raise UsageError(
-            f"{parsed} is no address of this machine", field="address", hint="Leave it out to have it found."
+            f"{parsed} is not an address of this machine", field="address", hint="Leave it out to have it found."
         )
     return parsed
 

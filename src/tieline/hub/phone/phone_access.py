@@ -179,7 +179,7 @@ class PhoneAccess:
             parse_address(wanted.address)
         address = choose_address(wanted.address)
         if address is None:
-            raise RequestRefused("Conflict", "this machine is in no network", field="way")
+            raise RequestRefused("Conflict", "this machine is not connected to a network", field="way")
         if wanted.way == "lan":
             await LocalAuthority.open(self._folder, address, replace=True)
         before = self._chosen

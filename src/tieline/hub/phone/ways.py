@@ -97,7 +97,9 @@ async def _looked_at(way: PhoneWay, env: Mapping[str, str], *, hub_url: str, loc
                 problem = "neither hub.public_url nor hub.host with a certificate is set"
         case "lan":
             found = lan_addresses()
-            address, problem = (url_of(found[0], port), "") if found else ("", "this machine is in no network")
+            address, problem = (
+                (url_of(found[0], port), "") if found else ("", "this machine is not connected to a network")
+            )
         case "mkcert":
             address, problem = await _mkcert(env, port)
         case "ssh":
@@ -124,7 +126,7 @@ async def _mkcert(env: Mapping[str, str], port: int) -> tuple[str, str]:
     if await mkcert_root(program, env) is None:
         return "", "mkcert has no authority here: run `mkcert -install` once"
     found = lan_addresses()
-    return (url_of(found[0], port), "") if found else ("", "this machine is in no network")
+    return (url_of(found[0], port), "") if found else ("", "this machine is not connected to a network")
 
 
 async def _ssh(port: int) -> tuple[str, str]:

@@ -103,7 +103,7 @@ def _check_person(request: Request, session: str, node: str) -> None:
     if not peer.terminal:
         raise RequestRefused(
             "Forbidden",
-            "this ask is of an agent on this machine, and it cannot be told that a person answers",
+            "this ask comes from an agent on this machine, and the hub cannot tell whether a person answers it",
             hint="Answer in a terminal, on the page or on your phone; a program can have a key of its own.",
         )
 

@@ -69,7 +69,7 @@ async def fire(request: Request, harness: str, event: str = "") -> Response:
     if context.session == UNKNOWN_SESSION:
         return Response(media_type=JSON)  # of some agent of ours: its messages come to it as prompts
     if hub.relay is None or not hub.relay.active:
-        raise RequestRefused("RelayStandby", "the relay of this hub is not active (yet)", retry_s=1.0)
+        raise RequestRefused("RelayStandby", "the relay of this hub is not active yet", retry_s=1.0)
     if event:
         input = {"hook_event_name": event, **input}
     caller = harness_caller(context, hub.mcp.mesh)

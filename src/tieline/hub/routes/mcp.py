@@ -44,7 +44,9 @@ async def delivered(request: Request) -> Response:
     confirmed = await parse_body(request, Delivered)
     hub = request.hub
     if hub.mcp is None or not await hub.mcp.deliveries.delivered(confirmed.delivery):
-        raise RequestRefused("NotFound", "no such delivery (any more): its messages are unread again", field="delivery")
+        raise RequestRefused(
+            "NotFound", "this delivery does not exist or has expired: its messages are unread again", field="delivery"
+        )
     return NO_CONTENT
 
 
@@ -111,9 +113,9 @@ async def _handle(hub: "Hub", scope: Scope, receive: Receive, send: Send) -> Non
     if endpoint is None:
         raise RequestRefused("NotFound", "this hub runs no mesh")
     if context.session == UNKNOWN_SESSION:
-        raise RequestRefused("Forbidden", "it cannot be told which session's agent this is")
+        raise RequestRefused("Forbidden", "the hub cannot tell which session this agent belongs to")
     if hub.relay is None or not hub.relay.active:
-        raise RequestRefused("RelayStandby", "the relay of this hub is not active (yet)", retry_s=1.0)
+        raise RequestRefused("RelayStandby", "the relay of this hub is not active yet", retry_s=1.0)
     device = _device(context)
     limit = asyncio.timeout(None)
 

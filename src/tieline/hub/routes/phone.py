@@ -70,7 +70,7 @@ def _audit(request: Request, step: str) -> None:
 def _phone(request: Request) -> "PhoneAccess":
     phone = request.hub.phone
     if phone is None:
-        raise RequestRefused("Unsupported", "this hub listens on no network")
+        raise RequestRefused("Unsupported", "this hub does not listen on a network")
     return phone
 
 

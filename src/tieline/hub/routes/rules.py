@@ -75,7 +75,7 @@ def _check_person(request: Request) -> None:
     if any(record.kind == "attached" and record.status != "closed" for record in here):
         raise RequestRefused(
             "Forbidden",
-            "an agent runs in a terminal of this machine, and it cannot be told that a person asks for this",
+            "an agent runs in a terminal of this machine, and the hub cannot tell whether a person asks for this",
             hint="Do it in a terminal, on the page or on your phone; a program can have a key of its own.",
         )
 

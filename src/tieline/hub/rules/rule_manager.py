@@ -68,7 +68,9 @@ class RuleManager:
         now = time.time()
         rule = replace(await self._checked(new), id=id, made_by=by, made_at=now)
         if 0 < rule.expires_at <= now:
-            raise UsageError("the rule would be over already", field="expires_at", hint="Give a time to come.")
+            raise UsageError(
+                "the rule would have expired already", field="expires_at", hint="Give a time in the future."
+            )
         holding = [each for entry in await self._rules.entries() if (each := _rule(entry.value)).holds(now)]
         if all(each.id != id for each in holding):
             if len(holding) >= MAX_RULES or sum(len(_encode(each)) for each in (*holding, rule)) > MAX_BYTES:
@@ -88,7 +90,7 @@ class RuleManager:
             with suppress(Conflict):
                 await self._rules.put(id, _encode(revoked), expect=entry.revision, ttl=KEEP_REVOKED_S)
                 return await self.view(id)
-        raise UsageError("it is being changed by others all the time", field="rule", hint="Try again.")
+        raise UsageError("others changed it at the same time, again and again", field="rule", hint="Try again.")
 
     async def preview(self, new: NewRule) -> RulePreview:
         """What it would have decided of the last permissions that people, or rules, were asked for."""

@@ -54,7 +54,7 @@ def peer_of(connection: socket.socket) -> LocalPeer:
         if handle is not None:
             os.close(handle)
     if found.agent == UNKNOWN:
-        why = "it cannot be told that a person started this process, and only a person may do this"
+        why = "only a person may do this, and the hub cannot tell whether a person started this process"
         return LocalPeer(pid=pid, problem=why, command=command)
     return LocalPeer(
         pid=pid, mark=found.agent, cwd=cwd, command=command, lineage=found.processes, terminal=found.terminal

@@ -39,7 +39,7 @@ class SessionMarks:
                 continue
             await self._forget_removed()
             return mark
-        raise UsageError("it is being marked by others all the time", field="session", hint="Try again.")
+        raise UsageError("others marked it at the same time, again and again", field="session", hint="Try again.")
 
     async def _forget_removed(self) -> None:
         for id in self._state.marks.keys() - self._state.sessions.keys():

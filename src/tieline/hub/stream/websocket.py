@@ -207,7 +207,7 @@ class _ClientSocket:
     async def _send_welcome(self, frame: Authenticate | None) -> None:
         assert self._context.device is not None
         if frame is not None and frame.protocol < OLDEST:
-            text = f"protocol {frame.protocol} is no longer spoken, {OLDEST} to {PROTOCOL} are"
+            text = f"protocol {frame.protocol} is no longer supported, {OLDEST} to {PROTOCOL} are"
             raise StreamClosing(
                 CLOSE_TOO_OLD, ProblemFrame(code="TooOld", message=text, field="protocol", hint="Update.")
             )

@@ -98,7 +98,7 @@ def check_entry(entry: ChannelConfig, source: str = "") -> None:
     if entry.problem:
         raise ChannelError(entry.id, entry.problem, source=source, field=_field_of(entry.problem))
     if not _ID.fullmatch(entry.id):
-        problem = "an id has 1 to 64 small letters, digits, - or _, and begins with a letter or digit"
+        problem = "an id has 1 to 64 lowercase letters, digits, - or _, and begins with a letter or digit"
         raise ChannelError(entry.id, problem, source=source, field="id")
     named = [name for name in ("type", "package", "path") if getattr(entry, name)]
     if len(named) != 1:
