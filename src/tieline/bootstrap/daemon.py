@@ -6,11 +6,12 @@ directory: a lock says so, which the kernel lets go of however its holder ends.
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -48,6 +49,9 @@ from .node_terminals import open_terminals
 from .process_lock import REJOIN, StartOptions, StartResult, running_file, single_instance
 from .relay import HubSessions, open_relay
 from .shutdown_progress import ShutdownProgress
+
+OPEN_FILES = 16_384
+"""Three times the connections that a hub takes at once."""
 
 # --- putting together -------------------------------------------------------------------------------------
 
@@ -293,8 +297,18 @@ def run(config: Config, order: StartOptions, started: Callable[[StartResult], No
     """In this process, with its log in the file and, in the foreground, on the terminal."""
     config = configured(config, order)
     subreaper.become()
+    allow_open_files()
     with Logs(paths.log_file(config.environ), sys.stderr if foreground else None):
         asyncio.run(_run(config, order, started))
+
+
+def allow_open_files() -> None:
+    """As many as the connections and agents of a hub need; most systems give 1024 to who asks for no more."""
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+    if limit != resource.RLIM_INFINITY and limit < wanted:
+        with suppress(OSError, ValueError):  # a system may have a limit of its own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 async def _run(config: Config, order: StartOptions, started: Callable[[StartResult], None]) -> None:

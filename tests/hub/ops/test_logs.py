@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,29 @@ def test_json_in_the_file_and_words_on_the_terminal(tmp_path: Path) -> None:
     assert "verysecret" not in terminal.getvalue()
     logger("hub").info("nobody listens")
     assert len(lines(tmp_path / "logs" / "hub.log")) == 2
+
+
+def test_what_libraries_log_is_among_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with Logs(tmp_path / "hub.log"):
+        logging.getLogger("asyncio").error("never retrieved: %s", "Bearer abc.def")
+        logging.getLogger("some.library").info("not shown")
+    (told,) = lines(tmp_path / "hub.log")
+    assert (told["event"], told["logger"]) == (f"never retrieved: Bearer {REDACTED}", "asyncio")
+    assert capfd.readouterr().err == "", "the daemon's standard error is the file, in the raw"
+
+
+def test_a_library_that_repeats_itself_does_not_fill_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with Logs(tmp_path / "hub.log"):
+        for number in range(3):
+            for _ in range(1000):
+                logging.getLogger("asyncio").error("socket.accept() out of system resource")
+                logger("hub").warning("each of ours counts", number=number)
+            now += 61
+    told = [one["event"] for one in lines(tmp_path / "hub.log")]
+    assert told.count("socket.accept() out of system resource") == 3
+    assert told.count("each of ours counts") == 3000
 
 
 def test_a_full_file_gives_way_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

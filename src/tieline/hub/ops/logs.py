@@ -8,6 +8,7 @@ import logging
 import logging.handlers
 import os
 import re
+import time
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -17,6 +18,12 @@ from structlog.typing import Processor
 
 MAX_FILE = 10 * 1024 * 1024
 FILES = 3
+REPEAT_S = 60.0
+MAX_TOLD = 100
+"""Messages of libraries that are remembered to tell repetitions."""
+LOGGERS = ("", "tieline", "uvicorn")
+"""The first stands for all others. What nobody handled would go to the standard error, which is the file in the raw:
+never rotated, never redacted."""
 MAX_TEXT = 4000
 """Characters of one value; a traceback fits."""
 
@@ -112,8 +119,9 @@ class Logs:
             found = logging.getLogger(name)
             found.setLevel(self._level if name == "tieline" else logging.WARNING)
             found.propagate = False
+        for name in LOGGERS:
             for handler in self._handlers:
-                found.addHandler(handler)
+                logging.getLogger(name).addHandler(handler)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -121,8 +129,9 @@ class Logs:
             found = logging.getLogger(name)
             found.setLevel(logging.NOTSET)
             found.propagate = True
+        for name in LOGGERS:
             for handler in self._handlers:
-                found.removeHandler(handler)
+                logging.getLogger(name).removeHandler(handler)
         for handler in self._handlers:
             handler.close()
         self._handlers = []
@@ -135,12 +144,39 @@ class Logs:
             )
         )
         handler.addFilter(_is_relevant)
+        handler.addFilter(_Repetitions())
         self._handlers.append(handler)
+
+
+def _is_foreign(record: logging.LogRecord) -> bool:
+    return record.name.partition(".")[0] != "tieline"
 
 
 def _is_relevant(record: logging.LogRecord) -> bool:
     """uvicorn takes an upgrade that was refused with a reason for one that was forgotten."""
-    return record.msg != "ASGI callable returned without completing handshake."
+    if record.msg == "ASGI callable returned without completing handshake.":
+        return False
+    return not _is_foreign(record) or record.levelno >= logging.WARNING
+
+
+class _Repetitions(logging.Filter):
+    """The very same of a library, again and again: once a minute. asyncio tells of each connection that it cannot take,
+    thousands in a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not _is_foreign(record):
+            return True
+        key, now = (record.name, record.getMessage()), time.monotonic()
+        if now - self._told.get(key, -REPEAT_S) < REPEAT_S:
+            return False
+        if len(self._told) >= MAX_TOLD:
+            self._told.clear()
+        self._told[key] = now
+        return True
 
 
 class _Private(logging.handlers.RotatingFileHandler):
