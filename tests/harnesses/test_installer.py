@@ -1,8 +1,10 @@
 """Installing on real files: twice in, once out, and every byte is as it was."""
 
+import codecs
 import json
 import stat
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,82 @@ def test_what_was_made_goes_again(name: str, scope: str, tmp_path: Path) -> None
     assert len(content(tmp_path)) > len(before)
     uninstall(name, given)
     assert content(tmp_path) == before
+
+
+def ordinary(path: Path) -> bytes:
+    """What most people have in such a file."""
+    if path.suffix == ".json":
+        other = {"command": "x", "env": {"A": "1"}}
+        return json.dumps({"theme": "dark", "mcpServers": {"other": other}, "mcp": {}}, indent=2).encode() + b"\n"
+    if path.suffix == ".toml":
+        return b'# mine\nmodel = "o3"\n\n[profiles.fast]\nmodel = "o4"  # keep\n'
+    return b"# My rules\n\n- be brief\n"
+
+
+FORMS: dict[str, Callable[[bytes], bytes]] = {
+    "as it is": lambda text: text,
+    "CRLF": lambda text: text.replace(b"\n", b"\r\n"),
+    "BOM": lambda text: codecs.BOM_UTF8 + text,
+    "BOM and CRLF": lambda text: codecs.BOM_UTF8 + text.replace(b"\n", b"\r\n"),
+    "tabs": lambda text: text.replace(b"  ", b"\t"),
+    "no end of line": lambda text: text.rstrip(b"\n"),
+    "lines after it": lambda text: text + b"\n \n\n",
+    "one line": lambda text: b"".join(line.strip() for line in text.splitlines()) if text[:1] == b"{" else text,
+    "other scripts": lambda text: text.replace(b"dark", "dünkel 暗い 🌑".encode()).replace(b"My", "Мои".encode()),
+    "empty": lambda text: b"",
+    "blank": lambda text: b"\n",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", registry.names())
+def test_every_form_of_a_file_in_every_harness_is_as_it_was(name: str, form: str, tmp_path: Path) -> None:
+    given = options(tmp_path, hooks=True)
+    texts: dict[Path, bytes] = {}
+    for file in registry.create(name).files(given):
+        if nasty(file.path) is not None:
+            file.path.parent.mkdir(parents=True, exist_ok=True)
+            texts[file.path] = FORMS[form](ordinary(file.path))
+            file.path.write_bytes(texts[file.path])
+    before = content(tmp_path)
+    assert install(name, given) and not install(name, given)
+    assert {each.state for each in installer.look(registry.create(name), given)} == {"installed"}
+    for path, text in texts.items():  # what was there is there, and in its own line ends
+        new = path.read_bytes()
+        assert new.startswith(codecs.BOM_UTF8) == text.startswith(codecs.BOM_UTF8)
+        if b"\r\n" in text:
+            assert b"\n" not in new.replace(b"\r\n", b"")
+    assert uninstall(name, given)
+    assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.parametrize("name", registry.names())
+def test_the_links_of_every_harness_stay(name: str, kind: str, tmp_path: Path) -> None:
+    """As programs for dotfiles make them: every file a link, or its folder one."""
+    given, dotfiles = options(tmp_path / "home"), tmp_path / "dotfiles"
+    links: list[Path] = []
+    for number, file in enumerate(registry.create(name).files(given)):
+        if nasty(file.path) is None or not file.path.is_relative_to(tmp_path / "home"):
+            continue
+        real, link = dotfiles / f"{number}" / file.path.name, file.path
+        if kind == "folder":
+            if link.parent == tmp_path / "home" or link.parent.exists():
+                continue
+            real, link = real.parent, link.parent
+        target = real if kind == "file" else real / file.path.name
+        target.parent.mkdir(parents=True)
+        target.write_bytes(ordinary(file.path))
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(real)
+        links.append(link)
+    before = {path: path.read_bytes() for path in dotfiles.rglob("*") if path.is_file()}
+    assert install(name, given) and not install(name, given)
+    assert all(link.is_symlink() for link in links)
+    assert not links or {path: path.read_bytes() for path in before} != before
+    assert uninstall(name, given)
+    assert all(link.is_symlink() for link in links)
+    assert {path: path.read_bytes() for path in dotfiles.rglob("*") if path.is_file()} == before
 
 
 def test_all_harnesses_together_in_and_out_in_any_order(tmp_path: Path) -> None:

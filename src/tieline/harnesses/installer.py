@@ -4,6 +4,7 @@ Planning only reads: it turns the bytes of a file into its new bytes. Applying w
 keeps a backup, and puts back what it had written when a later file fails.
 """
 
+import codecs
 import hashlib
 import os
 import time
@@ -72,13 +73,13 @@ def _plan(files: Iterable[ManagedFile], *, installing: bool) -> list[FileChange]
         if old is None and not installing:
             continue
         try:
-            text = _decode(old)
+            text, begin = _decode(old)
             new = file.editor.install(text) if installing else file.editor.uninstall(text or "")
         except CannotEdit as error:
             raise CannotInstall(
                 f"{target} was left alone: {error.message}", hint=error.hint or "Correct it, and try again."
             ) from None
-        if (encoded := None if new is None else new.encode()) != old:
+        if (encoded := None if new is None else begin + new.encode()) != old:
             changes.append(FileChange(path=str(target), what=file.what, old=old, new=encoded))
     return changes
 
@@ -103,7 +104,7 @@ def _look(file: ManagedFile) -> FileState:
     state: State = "missing"
     problem = ""
     try:
-        text = _decode(_read(_target(file.path)))
+        text, _ = _decode(_read(_target(file.path)))
         if text is not None and file.editor.uninstall(text) != text:
             state = "installed" if file.editor.install(text) == text else "outdated"
     except (CannotInstall, CannotEdit) as error:
@@ -129,11 +130,15 @@ def _read(path: Path) -> bytes | None:
         raise CannotInstall(f"{path} cannot be read: {error.strerror}", hint="Look at its permissions.") from None
 
 
-def _decode(content: bytes | None) -> str | None:
+def _decode(content: bytes | None) -> tuple[str | None, bytes]:
+    """The text, and the byte order mark before it, which some editors write and no other part of ours sees."""
+    if content is None:
+        return None, b""
+    begin = codecs.BOM_UTF8 if content.startswith(codecs.BOM_UTF8) else b""
     try:
-        return None if content is None else content.decode()
+        return content[len(begin) :].decode(), begin
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1 if content else 1
+        line = content.count(b"\n", 0, len(begin) + error.start) + 1
         raise CannotEdit(f"it is not UTF-8 text (line {line})") from None
 
 

@@ -64,7 +64,7 @@ def texts(draw: st.DrawFn, depth: int = 3, kind: str = "object") -> str:
 
 @st.composite
 def files(draw: st.DrawFn) -> str:
-    return draw(st.sampled_from(["", "\ufeff"])) + draw(BLANKS) + draw(texts()) + draw(BLANKS)
+    return draw(BLANKS) + draw(texts()) + draw(BLANKS)
 
 
 @EDITORS

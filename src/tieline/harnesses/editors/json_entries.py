@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from .added import is_written_by_us
 from .base import CannotEdit, line_break
-from .jsonc import BOM, Child, Node, parse
+from .jsonc import Child, Node, parse
 
 Path = tuple[str | int, ...]
 IsOurs = Callable[[Path, Any], bool]
@@ -67,7 +67,7 @@ class JsonEntries:
 
 
 def _is_blank(text: str) -> bool:
-    return not text.removeprefix(BOM).strip(" \t\r\n")
+    return not text.strip(" \t\r\n")
 
 
 def _dump(value: Any) -> str:

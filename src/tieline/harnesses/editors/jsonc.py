@@ -12,7 +12,6 @@ BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 WORDS = {"true": True, "false": False, "null": None}
-BOM = "\ufeff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class _Reader:
         self._text = text
 
     def document(self) -> Node:
-        node = self._value(self._blank(1 if self._text.startswith(BOM) else 0), 0)
+        node = self._value(self._blank(0), 0)
         end = self._blank(node.end)
         if end < len(self._text):
             raise self._error(end, "something follows the end of the value")
