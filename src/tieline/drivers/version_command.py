@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from ..background_tasks import cancel_and_wait
 from ..processes.async_process import Process
 from ..wire.lines import LineTooLong
 
@@ -27,8 +28,37 @@ class VersionAnswer(Struct, frozen=True):
         return ""
 
 
+class _Question:
+    """A program that is being asked, and how many wait for what it says."""
+
+    def __init__(self, answer: asyncio.Task[VersionAnswer]) -> None:
+        self.answer = answer
+        self.waiting = 0
+
+
+_asked: dict[object, _Question] = {}
+
+
 async def ask_version(argv: Sequence[str], env: Mapping[str, str], *, cwd: str = "/") -> VersionAnswer:
-    """Raises OSError and ValueError where it cannot be started, TimeoutError where it does not end."""
+    """Raises OSError and ValueError where it cannot be started, TimeoutError where it does not end.
+
+    Two drivers of one program ask it at the same time: it is run once, for both."""
+    same = (asyncio.get_running_loop(), tuple(argv), frozenset(env.items()), cwd)
+    question = _asked.get(same)
+    if question is None:
+        question = _asked[same] = _Question(asyncio.create_task(_ask(argv, env, cwd)))
+    question.waiting += 1
+    try:
+        return await asyncio.shield(question.answer)
+    finally:
+        question.waiting -= 1
+        if not question.waiting or question.answer.done():
+            if _asked.get(same) is question:
+                del _asked[same]
+            await cancel_and_wait(question.answer)
+
+
+async def _ask(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> VersionAnswer:
     lines: list[str] = []
     try:
         async with asyncio.timeout(VERSION_S), Process.start(argv, cwd=cwd, env=env) as process:
