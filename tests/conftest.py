@@ -3,13 +3,18 @@ no garbage, and Ctrl-C works in what tests start."""
 
 import gc
 import signal
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 from hypothesis import HealthCheck, settings
 
 from tieline.harnesses import base, hook
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
 
 MORE_AGENTS = "more_agents"
 settings.register_profile("tieline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -44,3 +49,12 @@ def patient_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program.parent.mkdir()
     program.write_text(text.replace(bound, "BOUND_S = 60.0\n"))
     monkeypatch.setattr(base, "hook_program", lambda: program)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> "AsyncGenerator[Browser, None]":
+    """One for all tests of a worker, each with profiles of its own. A start takes as much as many pages."""
+    from tests.browser.chromium import chromium
+
+    async with chromium() as opened:
+        yield opened

@@ -6,7 +6,7 @@ something prepares it by itself.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from tests.asks.words import SPOKEN
 
 from tieline.api import open_session
 from tieline.ask_parts import ask_parts
-from tieline.events import Answer, Ask
+from tieline.events import Answer, Ask, Event, Init
 from tieline.policy import Policy
 from tieline.script import Reply, Say
 from tieline.sessions.ask_decisions import deny
@@ -62,21 +62,29 @@ class Caught(Struct, frozen=True, kw_only=True):
     session: SessionRecord
 
 
-async def play(cast: Cast, root: Path) -> list[Caught]:
+class Played(Struct, frozen=True, kw_only=True):
+    """What came of all rows of an agent."""
+
+    cast: Cast
+    caught: list[Caught]
+    tools: set[str]  # all that it offered its model when a session began; what is looked for later is not among them
+
+
+async def play(cast: Cast, root: Path) -> Played:
     """Every row of an agent, in as few of its processes as possible."""
     place = root / "place"
     place.mkdir(parents=True)
-    found: list[Caught] = []
+    played = Played(cast=cast, caught=[], tools=set())
     async with cast.rig(root / "home") as rig:
         rows = list(cast.rows(place))
         for options in _each(row.options for row in rows):
             own = [row for row in rows if row.options == options]
-            found += await _session(cast, rig, place, options, own)
-    return found
+            await _session(played, rig, place, options, own)
+    return played
 
 
-async def _session(cast: Cast, rig: Rig, place: Path, options: Mapping[str, Any], rows: Sequence[Row]) -> list[Caught]:
-    found: list[Caught] = []
+async def _session(played: Played, rig: Rig, place: Path, options: Mapping[str, Any], rows: Sequence[Row]) -> None:
+    cast = played.cast
     asked: list[Ask] = []
     row = rows[0]
 
@@ -93,16 +101,28 @@ async def _session(cast: Cast, rig: Rig, place: Path, options: Mapping[str, Any]
             row.prepare(place)
             if isinstance(rig, ModelRig):
                 rig.model.drop_replies()  # a denial that ends its turn leaves the last one
+                rig.model.requests.clear()
             rig.play(*row.replies, [Say("That was it.")])
             async with asyncio.timeout(TURN_S):
                 seen = await collect(session.turn(f"Cause: {row.kind}."))
+            if row is rows[0]:
+                played.tools.update(_offered(rig, seen))
             ask = next((ask for ask in asked if _wanted(row, ask)), asked[-1] if asked else None)
             assert ask is not None, f"{cast.agent} asked nothing for {row.kind!r}: {seen}"
             kept = AskRecord(
                 id=ask.id, session=record.id, ask=ask, digest=digest(ask), expires_at=4e9, parts=ask_parts(ask)
             )
-            found.append(Caught(row=row, record=kept, session=record))
-    return found
+            played.caught.append(Caught(row=row, record=kept, session=record))
+
+
+def _offered(rig: Rig, seen: Sequence[Event]) -> Iterator[str]:
+    """The names of the tools of a session that had its first turn, in the words of any vendor."""
+    for event in seen:
+        yield from event.tools if isinstance(event, Init) else ()
+    for body in rig.model.requests if isinstance(rig, ModelRig) else ():
+        for tool in body.get("tools") or body.get("tool_definitions") or ():
+            for each in tool.get("functionDeclarations") or [tool.get("function") or tool]:
+                yield str(each.get("name") or each["type"])
 
 
 def _wanted(row: Row, ask: Ask) -> bool:

@@ -4,17 +4,15 @@ channel runs, to what a person reads there and whether it lets them allow."""
 import asyncio
 import io
 import re
-import tempfile
 from collections.abc import Awaitable, Callable, Container, Mapping
-from contextlib import AsyncExitStack, redirect_stderr, redirect_stdout
-from pathlib import Path
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Literal, cast
 
 import msgspec
 from msgspec import Struct
 from rich.console import Console
 from tests.asks.stage import Caught
-from tests.browser.cards import WIDTHS, AskPage, ask_page
+from tests.browser.cards import WIDTHS, AskPage
 
 from tieline.ask_parts import parts_text
 from tieline.background_tasks import cancel_and_wait
@@ -40,25 +38,10 @@ class Shown(Struct, frozen=True):
     whole: bool = True  # whether all of it must be there; else only if it can be allowed
 
 
-class Surfaces:
-    """`async with Surfaces() as surfaces`: what columns share while the rows of one agent pass by."""
+class Surfaces(Struct, frozen=True):
+    """What columns share while rows pass by."""
 
-    def __init__(self) -> None:
-        self.stack = AsyncExitStack()
-        self._page: AskPage | None = None
-
-    async def page(self) -> AskPage:
-        """One hub and one browser for all rows."""
-        if self._page is None:
-            root = self.stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-            self._page = await self.stack.enter_async_context(ask_page(Path(root)))
-        return self._page
-
-    async def __aenter__(self) -> "Surfaces":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stack.aclose()
+    page: AskPage
 
 
 class Presses:
@@ -154,7 +137,7 @@ def page(width: str) -> "Column":
     """The card on the page, with everything shown that can be."""
 
     async def column(caught: Caught, surfaces: Surfaces) -> Shown:
-        card = await (await surfaces.page()).card(caught.record, caught.session, width)
+        card = await surfaces.page.card(caught.record, caught.session, width)
         await card.show()
         return Shown(await card.text(), await card.allow.count() > 0, await card.decides.count() > 0)
 

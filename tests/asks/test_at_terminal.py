@@ -1,10 +1,8 @@
 """An ask that only its terminal can answer: each surface says where, and none offers to decide it."""
 
-from collections.abc import AsyncGenerator
 from typing import Literal, cast
 
 import pytest
-import pytest_asyncio
 from msgspec.structs import replace
 from tests.asks.stage import Caught, Row
 from tests.asks.surfaces import COLUMNS, Surfaces
@@ -41,14 +39,8 @@ def caught(ask: Ask, at_terminal: str) -> Caught:
     return Caught(row=Row(kind=ask.kind, replies=()), record=record, session=session)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def surfaces() -> AsyncGenerator[Surfaces, None]:
-    async with Surfaces() as opened:
-        yield opened
-
-
 @pytest.mark.slow
-@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("column", COLUMNS)
 async def test_every_surface_says_where_it_is_answered_and_offers_nothing(column: str, surfaces: Surfaces) -> None:
     for kind, ask in ASKS.items():

@@ -7,7 +7,7 @@ import pytest
 from tests.asks.agents import CASTS, MORE_CASTS
 from tests.asks.stage import Cast
 from tests.asks.surfaces import CHANNELS, COLUMNS, VERBS
-from tests.asks.words import KINDS
+from tests.asks.words import KINDS, TOOLS
 from tests.browser.cards import WIDTHS
 
 from tieline.drivers.acp_presets import PRESETS
@@ -37,6 +37,12 @@ def test_every_kind_of_ask_has_its_row(cast: Cast, tmp_path: Path) -> None:
     rows = [row.kind for row in cast.rows(tmp_path)]
     assert len(rows) == len(set(rows))
     assert set(rows) == set(KINDS[cast.agent])
+
+
+def test_each_tool_that_asks_has_its_row() -> None:
+    assert set(TOOLS) == {agent for agent in KINDS if agent not in ("scripted", "shell")}
+    for agent, tools in TOOLS.items():
+        assert {kind for kind in tools.values() if kind} <= set(KINDS[agent])
 
 
 def test_every_surface_has_its_column() -> None:

@@ -4,17 +4,21 @@ The agents are the real programs over the scripted model. What decides must be r
 character to its last; where it is not, nothing can be allowed there.
 """
 
-from pathlib import Path
-
 import pytest
+import pytest_asyncio
 from tests.asks.agents import CASTS
-from tests.asks.stage import Cast, Caught, play
+from tests.asks.stage import Caught, Played, play
 from tests.asks.surfaces import COLUMNS, Shown, Surfaces
-from tests.asks.words import BIDI_MARK
+from tests.asks.words import BIDI_MARK, TOOLS
 
 from tieline.visible_text import hidden, marked
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.asyncio(loop_scope="session"),
+]
 
 
 def faults(caught: Caught, column: str, shown: Shown) -> list[str]:
@@ -37,20 +41,27 @@ def faults(caught: Caught, column: str, shown: Shown) -> list[str]:
     return found
 
 
-async def play_on_every_surface(cast: Cast, root: Path) -> list[str]:
+async def faults_on_every_surface(played: Played, surfaces: Surfaces) -> list[str]:
     """What is wrong with the asks of an agent."""
-    rows = await play(cast, root)
     wrong: list[str] = []
-    async with Surfaces() as surfaces:
-        for caught in rows:
-            if bool(caught.record.ask.withheld) != caught.row.withheld:
-                wrong.append(f"{cast.agent} × {caught.row.kind}: withheld is {caught.record.ask.withheld!r}")
-            for name, column in COLUMNS.items():
-                wrong += faults(caught, name, await column(caught, surfaces))
+    for caught in played.caught:
+        if bool(caught.record.ask.withheld) != caught.row.withheld:
+            wrong.append(f"{played.cast.agent} × {caught.row.kind}: withheld is {caught.record.ask.withheld!r}")
+        for name, column in COLUMNS.items():
+            wrong += faults(caught, name, await column(caught, surfaces))
     return wrong
 
 
-@pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.agent)
-async def test_every_ask_is_whole_on_every_surface(cast: Cast, tmp_path: Path) -> None:
-    wrong = await play_on_every_surface(cast, tmp_path)
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=CASTS, ids=lambda cast: cast.agent)
+async def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    return await play(request.param, tmp_path_factory.mktemp("asks"))
+
+
+async def test_every_ask_is_whole_on_every_surface(played: Played, surfaces: Surfaces) -> None:
+    wrong = await faults_on_every_surface(played, surfaces)
     assert not wrong, "\n\n".join(wrong)
+
+
+async def test_every_tool_is_known(played: Played) -> None:
+    """One that an agent learns anew fails here until it has a row."""
+    assert played.tools == set(TOOLS.get(played.cast.agent, ()))

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
-from playwright.async_api import Locator, Page, ViewportSize, async_playwright, expect
-from tests.browser.conftest import CHROMIUM, FLAGS, WAIT_MS
+from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
+from tests.browser.conftest import WAIT_MS
 from tests.hub.conftest import running
 
 from tieline.bus import Bus, open_bus
@@ -65,16 +65,16 @@ class AskPage:
     def __init__(self, page: Page, bus: Bus) -> None:
         self.page = page
         self._bus = bus
-        self._given: set[str] = set()
+        self._given: AskRecord | None = None
 
     async def card(self, record: AskRecord, session: SessionRecord, width: str) -> Card:
         """The card of this ask, the only one there is: on a phone in the list, on a desktop in the conversation, to
         which the list leads."""
         await self.page.set_viewport_size(WIDTHS[width])
-        if record.id not in self._given:
-            for before in self._given:
-                await self._bus.table(ASKS).delete(before)
-            self._given = {record.id}
+        if record != self._given:
+            if self._given is not None:
+                await self._bus.table(ASKS).delete(self._given.id)
+            self._given = record
             await self._bus.table(SESSIONS).put(session.id, msgspec.json.encode(session))
             await self._bus.table(ASKS).put(record.id, msgspec.json.encode(record))
         needs = self.page.get_by_label("Needs you")
@@ -90,21 +90,17 @@ class AskPage:
 
 
 @asynccontextmanager
-async def ask_page(root: Path) -> AsyncGenerator[AskPage, None]:
-    """A hub, a browser, and its page, signed in."""
+async def ask_page(browser: Browser, root: Path) -> AsyncGenerator[AskPage, None]:
+    """A hub and its page, signed in."""
     root.mkdir(parents=True, exist_ok=True)
     async with (
         open_bus(f"sqlite:///{root / 'bus.db'}") as bus,
         running(root, bus=bus) as hub,
-        async_playwright() as playwright,
+        await browser.new_context(viewport=WIDTHS["page 390"], reduced_motion="reduce") as context,
     ):
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=60_000)
-        try:
-            page = await browser.new_page(viewport=WIDTHS["page 390"], reduced_motion="reduce")
-            page.set_default_timeout(WAIT_MS)
-            made = await hub.client.post("/api/v1/pairings", json={"kind": "page"})
-            await page.goto(made.json()["url"])
-            await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
-            yield AskPage(page, bus)
-        finally:
-            await browser.close()
+        page = await context.new_page()
+        page.set_default_timeout(WAIT_MS)
+        made = await hub.client.post("/api/v1/pairings", json={"kind": "page"})
+        await page.goto(made.json()["url"])
+        await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
+        yield AskPage(page, bus)

@@ -1,7 +1,6 @@
-"""One browser and one hub per file. Screenshots are kept in `artifacts/browser`."""
+"""One hub per file. Screenshots are kept in `artifacts/browser`."""
 
 import re
-import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -9,15 +8,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright, expect
-from tests.browser.hub import NAME, HubProcess
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, expect
+from tests.browser.hub import HubProcess
 
-CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    f"--host-resolver-rules=MAP {NAME} 127.0.0.1",
-]  # fmt: skip
 WAIT_MS = 30_000
 ARTIFACTS = Path(__file__).parents[2] / "artifacts" / "browser"
 SIZES: dict[str, ViewportSize] = {
@@ -41,23 +34,13 @@ window.setTimeout = (then, ms, ...rest) => set(then, ms === 5000 ? 120000 : ms, 
 OpenPage = Callable[..., Awaitable[Page]]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncGenerator[Browser, None]:
-    async with async_playwright() as playwright:
-        opened = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=60_000)
-        try:
-            yield opened
-        finally:
-            await opened.close()
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     async with HubProcess(tmp_path_factory.mktemp("hub")) as started:
         yield started
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def open_page(browser: Browser, request: pytest.FixtureRequest) -> AsyncGenerator[OpenPage, None]:
     """`await open_page(hub, size="phone", dark=False)`: a new browser profile, signed in. Anything that the page
     complains about fails the test; a screenshot of its end is kept."""

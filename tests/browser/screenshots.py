@@ -10,8 +10,9 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from playwright.async_api import Browser, Page, async_playwright, expect
-from tests.browser.conftest import CHROMIUM, FLAGS, SIZES, TOUCHED, WAIT_MS
+from playwright.async_api import Browser, Page, expect
+from tests.browser.chromium import chromium
+from tests.browser.conftest import SIZES, TOUCHED, WAIT_MS
 from tests.browser.hub import HubProcess
 from tests.browser.showcase import EVENTS
 
@@ -47,7 +48,7 @@ async def take(out: Path, only: str) -> None:
         hub.agent("maker", [Run("echo one > one.txt")], [Say("Made.")])
         hub.agent("claude-code", [Write("notes.txt", "one\ntwo\n")], [Say("Written.")])
         await hub.fill("showcase", EVENTS)
-        async with hub, async_playwright() as playwright:
+        async with hub:
             await hub.session("claude-code", id="showcase", title="Mend the greeting")
             (hub.place / "greeting.py").write_text('def greet(name: str) -> str:\n    return f"Hello, {name}!"\n')
             await hub.session(
@@ -66,14 +67,10 @@ async def take(out: Path, only: str) -> None:
                 }  # fmt: skip
                 if not any(only in name for name in shots):
                     continue
-                flags = [*FLAGS, f"--blink-settings=defaultFontSize={text * TEXT_PX}"]
-                browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=flags, timeout=60_000)
-                try:
+                async with chromium(more=[f"--blink-settings=defaultFontSize={text * TEXT_PX}"]) as browser:
                     for name, (size, scheme) in shots.items():
                         if only in name:
                             await _all(browser, hub, out / name, size, scheme)
-                finally:
-                    await browser.close()
 
 
 async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: str) -> None:

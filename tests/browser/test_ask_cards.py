@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser
 from tests.browser.cards import WIDTHS, ask_page
 from tests.browser.conftest import ARTIFACTS
 
@@ -11,7 +12,7 @@ from tieline.events import Ask, Choice, Command, Edit, Fetch, Mcp, OtherAction, 
 from tieline.sessions.records import AskRecord, SessionRecord, digest
 from tieline.visible_text import hidden
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 FILLER = [f"echo this is line {number} of many; true  # {'x' * 30}" for number in range(300)]
 BIDI = "echo FIRST \u202egnp.exe\u202c\u200b MIDDLE\u00a0x\u2066 && echo \u061cLAST"
@@ -58,11 +59,11 @@ FOLDED = {"large write", "long command", "one line of 20 KB"}
 LOOKED_AT = {"edit", "bidi", "withheld"}
 
 
-async def test_each_shape_is_shown_whole(tmp_path: Path) -> None:
+async def test_each_shape_is_shown_whole(browser: Browser, tmp_path: Path) -> None:
     session = SessionRecord(id="s", agent="scripted", cwd="/home/me/shop", title="a \u202etitle")
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
     wrong: list[str] = []
-    async with ask_page(tmp_path) as asks:
+    async with ask_page(browser, tmp_path) as asks:
         for number, (name, (ask, expected)) in enumerate(SHAPES.items()):
             record = AskRecord(
                 id=f"a{number}", session="s", ask=ask, digest=digest(ask), expires_at=4e9, parts=ask_parts(ask)

@@ -32,7 +32,7 @@ real = [
     pytest.mark.real,
     pytest.mark.slow,
     pytest.mark.timeout(480),
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
 ]
 
 BINARIES = Path(__file__).parents[1] / "agents/node_modules/.bin"

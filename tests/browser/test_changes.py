@@ -20,7 +20,7 @@ from tieline.events import Done, Edit, Text, ToolResult, ToolUse, TurnStarted
 from tieline.script import Say
 from tieline.testing.rig import scratch_env
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 Shot = Callable[[Page, str], Awaitable[None]]
 PIXEL = base64.b64decode(
@@ -28,7 +28,7 @@ PIXEL = base64.b64decode(
 )
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     root = tmp_path_factory.mktemp("hub")
     env = scratch_env(root / "home", path=f"{root}/bin:{Path(sys.executable).parent}:/usr/bin:/bin")

@@ -15,7 +15,7 @@ from tests.node.conftest import Node, node_at, settings
 from tieline.node.node_identity import identify
 from tieline.script import Reply, Run, Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 Shot = Callable[[Page, str], Awaitable[None]]
 

@@ -10,7 +10,7 @@ from tests.browser.conftest import OpenPage
 from tests.browser.faults import faults
 from tests.browser.hub import HubProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def box(place: Locator) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tests.browser.hub import HubProcess
 from tieline.events import AttachedFile, Done, Text, TurnStarted
 from tieline.script import Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 Shot = Callable[[Page, str], Awaitable[None]]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -42,7 +42,7 @@ SHOWN = """Here is ![the plot](docs/my%20plot.png), and [the greeting](greeting.
 """
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     hub = HubProcess(tmp_path_factory.mktemp("hub"))
     hub.agent("seer", [Say("I see them.")], [Say("And again.")], attachments=["image/*"])

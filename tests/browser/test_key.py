@@ -7,7 +7,7 @@ from playwright.async_api import Response
 from tests.browser.conftest import OpenPage
 from tests.browser.hub import HubProcess
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
 READ = """async () => {
   const names = (await indexedDB.databases()).map((one) => one.name)

@@ -15,7 +15,7 @@ from tests.browser.hub import HubProcess
 from tieline.bus import open_bus
 from tieline.sessions.records import SESSIONS, SessionRecord
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 COUNT = 3000
 OLDEST = 0
@@ -35,7 +35,7 @@ async def put(hub: HubProcess, *records: SessionRecord, remove: tuple[int, ...] 
         await asyncio.gather(*(table.delete(f"task-{number}") for number in remove))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     hub = HubProcess(tmp_path_factory.mktemp("hub"))
     await put(hub, *map(record, range(COUNT)))

@@ -18,10 +18,10 @@ PIN_BESIDE_COUNT = """(address) => {
   return count.right <= pin.left
 }"""
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     started = HubProcess(tmp_path_factory.mktemp("hub"))
     started.agent("clerk", [Say("Done.")], [Say("Done again.")], [Say("And again.")])

@@ -12,7 +12,7 @@ from playwright.async_api import Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.hub import HubProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 Shot = Callable[[Page, str], Awaitable[None]]
 

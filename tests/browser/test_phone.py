@@ -10,9 +10,10 @@ from pathlib import Path
 import httpx2
 import pytest
 import segno
-from playwright.async_api import Error, Page, async_playwright, expect
+from playwright.async_api import Error, Page, expect
 from tests.browser import nss_trust
-from tests.browser.conftest import CHROMIUM, FLAGS, SIZES, WAIT_MS
+from tests.browser.chromium import chromium
+from tests.browser.conftest import SIZES, WAIT_MS
 from tests.browser.faults import faults
 from tests.browser.hub import WAIT_S, HubProcess
 from tests.hub.phone.conftest import needs_network
@@ -39,18 +40,11 @@ ABLE = """async () => {
 @asynccontextmanager
 async def phone_page(home: Path) -> AsyncGenerator[Page]:
     """A browser whose settings are in that home, and a page the size of a phone's."""
-    env: dict[str, str | float | bool] = {
-        **scratch_env(home, path="/usr/bin:/bin"),
-        "TMPDIR": "/tmp",
-    }  # its socket's path has to be short
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=env, timeout=60_000)
-        try:
-            context = await browser.new_context(viewport=SIZES["phone"], has_touch=True)
-            context.set_default_timeout(WAIT_MS)
-            yield await context.new_page()
-        finally:
-            await browser.close()
+    env = {**scratch_env(home, path="/usr/bin:/bin"), "TMPDIR": "/tmp"}  # its socket's path has to be short
+    async with chromium(env) as browser:
+        context = await browser.new_context(viewport=SIZES["phone"], has_touch=True)
+        context.set_default_timeout(WAIT_MS)
+        yield await context.new_page()
 
 
 async def trust(home: Path, certificate: bytes) -> None:

@@ -17,7 +17,7 @@ from tieline.script import Run, Say
 from tieline.sessions.records import AskRecord
 from tieline.testing.wait_for import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 WAIT_S = 30.0
 
@@ -54,7 +54,7 @@ SHOWN = """async (tag) => (await self.registration.getNotifications({tag})).map(
 }))"""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     hub = HubProcess(tmp_path_factory.mktemp("hub"))
     hub.agent("careful", [Run("touch allowed")], [Say("Done.")])

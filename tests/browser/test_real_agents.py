@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.slow,
     pytest.mark.timeout(360),  # three waits of SLOW_MS, on a machine that does other things too
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
 ]
 
 BINARIES = Path(__file__).parents[1] / "agents/node_modules/.bin"
@@ -51,7 +51,7 @@ Shot = Callable[[Page, str], Awaitable[None]]
 Scene = tuple[HubProcess, dict[str, Any]]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Scene, None]:
     """One hub whose agents are the real ones, each over a model of its own."""
     root = tmp_path_factory.mktemp("real")

@@ -11,13 +11,13 @@ from tests.browser.hub import HubProcess
 
 from tieline.script import Run, Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 Shot = Callable[[Page, str], Awaitable[None]]
 SIZES = [("narrow", True), ("iphone", False), ("desktop", True)]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     started = HubProcess(tmp_path_factory.mktemp("hub").resolve())
     started.agent("tester", [Run("true unit tests --all")], [Say("They pass.")])

@@ -12,10 +12,10 @@ from tests.browser.hub import HubProcess
 
 from tieline.script import Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     started = HubProcess(tmp_path_factory.mktemp("hub"))
     started.agent("clerk", [Say("Nothing new today.")])

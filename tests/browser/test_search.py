@@ -12,7 +12,7 @@ from tests.browser.hub import HubProcess
 
 from tieline.events import Answer, Ask, Command, Done, Event, Text, ToolResult, ToolUse, TurnStarted
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 TURNS = 700
 FAR = 3
@@ -36,7 +36,7 @@ def conversation() -> list[Event]:
     return events
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     async with HubProcess(tmp_path_factory.mktemp("hub")) as started:
         await started.session(id="long", title="A long way")

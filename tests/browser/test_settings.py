@@ -11,12 +11,12 @@ from tests.browser.conftest import OpenPage
 from tests.browser.faults import faults
 from tests.browser.hub import NAME, HubProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 Shot = Callable[[Page, str], Awaitable[None]]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     """With an agent that is there and does not work."""
     root = tmp_path_factory.mktemp("hub")

@@ -21,7 +21,7 @@ from tieline.script import Fail, Reply, Run, Say
 from tieline.teams.conversation import TeamConversation
 from tieline.teams.records import TEAMS, encode_entry, subject
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
 Shot = Callable[[Page, str], Awaitable[None]]
 
@@ -54,7 +54,7 @@ human = true
 """
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     made = HubProcess(tmp_path_factory.mktemp("hub"))
     for name, replies in SCRIPTS.items():

@@ -13,10 +13,10 @@ from tests.browser.showcase import CODE, EVENTS, OUTPUT, WARNINGS
 
 from tieline.script import Fail, Run, Say, Stall
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     hub = HubProcess(tmp_path_factory.mktemp("hub"))
     hub.agent("failing", [Fail(message="no credit left")], [Say("Now there is credit.")])

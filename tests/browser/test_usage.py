@@ -8,7 +8,7 @@ from tests.browser.hub import HubProcess
 
 from tieline.events import Done, Event, Tokens, TurnStarted
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 
 def turn(tokens: Tokens, seconds: float) -> list[Event]:

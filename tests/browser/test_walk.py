@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.slow,
     pytest.mark.timeout(420),  # all of it is one test
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
 ]
 
 SLOW_MS = 90_000
@@ -195,7 +195,7 @@ class Walk:
 STEPS = sorted(name for name in vars(Walk) if name.startswith("step_"))
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def walk(browser: Browser, tmp_path: Path) -> AsyncGenerator[Walk, None]:
     async with ClaudeCodeRig(tmp_path / "home") as rig:
         walk = Walk(tmp_path, rig, browser)

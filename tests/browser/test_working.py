@@ -14,7 +14,7 @@ from tieline import events
 from tieline.script import Inquire, Run, Say, Stall, Think, Write
 from tieline.sessions.event_log import EPHEMERAL
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 HOSTILE = (
     "<script>window.hacked = 1</script>\n\n<img src=x onerror='window.hacked = 1'>\n\n"
@@ -65,7 +65,7 @@ EVERY: list[events.Event] = [
 ]  # fmt: skip
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     hub = HubProcess(tmp_path_factory.mktemp("hub"))
     hub.agent("staller", [Say("I begin.", chunks=2), Stall()], [Say("And now the next.")])

@@ -12,10 +12,10 @@ from tests.sessions.repositories import git
 
 from tieline.script import Run, Say
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     hub = HubProcess(tmp_path_factory.mktemp("hub"))
     hub.agent("maker", [Run("echo one > one.txt")], [Say("Made.")])
