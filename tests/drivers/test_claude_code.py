@@ -118,11 +118,14 @@ async def test_what_it_does_ahead_is_between_it_and_us(rig: ClaudeCodeRig, place
     assert len(said) == 1 and "hello" in str(said)
 
 
-async def test_one_that_dies_while_it_warms_up(rig: ClaudeCodeRig, place: Path) -> None:
+async def test_one_that_dies_while_it_warms_up(
+    rig: ClaudeCodeRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tieline.sessions.session.WARM_UP_S", 300.0)
     async with talk(rig, place) as session:
         for pid in spawn.live().values():
             os.kill(pid, signal.SIGKILL)
-        async with asyncio.timeout(5):  # not as long as it may take
+        async with asyncio.timeout(60):  # not as long as it may take
             await session.warm_up()
         await eventually(lambda: not session.alive, "it is not known to be dead")
 

@@ -17,7 +17,7 @@ RUN = Ask("q1", "permission", "run", tool="t1", action=Command("make"), capabili
 
 async def decide(asks: AskDecisions, ask: Ask) -> tuple[Answer, list[Event]]:
     emitted: list[Event] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return await asks(ask, emitted.append), emitted
 
 
