@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import re
 import stat
 import tomllib
 from collections.abc import Callable
@@ -380,6 +381,30 @@ def test_the_entries_of_each_harness(name: str, transport: Transport, tmp_path: 
     assert "TIELINE_MESH_KEY" in written if transport == "http" else server["args"] == ["mcp"]
     others = [path for path in tmp_path.rglob("*.md") if "register_agent" in path.read_text()]
     assert others, "nothing tells its agents what to do"
+
+
+@pytest.mark.parametrize("name", ["codex", "copilot", "claude-code"])
+def test_a_skill_says_what_it_is_and_when_to_use_it(name: str, tmp_path: Path) -> None:
+    """Harnesses list skills by the name and the description in their first lines."""
+    install(name, options(tmp_path))
+    (skill,) = tmp_path.rglob("SKILL.md")
+    _, head, body = skill.read_text().split("---\n", 2)
+    fields = dict(re.findall(r"^(\w+):(.*(?:\n  .*)*)", head, re.MULTILINE))
+    assert fields["name"].strip() == skill.parent.name == "tieline"
+    assert "/tieline" in fields["description"] and "other agents" in fields["description"]
+    assert "`send_message`" in body and "`fetch_messages`" in body
+
+
+def test_copilots_hooks_are_where_it_looks_for_them(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    install("copilot", options(tmp_path))
+    install("copilot", options(tmp_path, project=str(project)))
+    for path in (tmp_path / ".copilot/hooks/tieline.json", project / ".github/copilot/settings.local.json"):
+        hooks = json.loads(path.read_text())["hooks"]
+        assert set(hooks) == {"sessionStart", "userPromptSubmitted", "postToolUse", "agentStop", "sessionEnd"}
+        for event, (handler,) in hooks.items():
+            assert handler["type"] == "command" and handler["bash"].split()[-1] == event
 
 
 @pytest.mark.parametrize("name", registry.names())
