@@ -70,7 +70,8 @@ def test_it_runs_in_an_empty_home(wheel: Path, tmp_path: Path) -> None:
         assert done.returncode == status, done.stdout + done.stderr
         return done.stderr if status else done.stdout
 
-    assert "runs from a cache" in tieline("service", "install", status=1)
+    for more in ((), ("--print",)):
+        assert "runs from a cache" in tieline("service", "install", *more, status=1)
     try:
         assert "Tieline is at http://127.0.0.1:" in tieline("up", "--port", "0")
         hub = running_hub(env)

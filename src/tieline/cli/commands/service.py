@@ -14,12 +14,12 @@ from .service_manager import ServiceState, check_lasting, service_manager
 def install(*, node: bool, print_only: bool, json: bool) -> int:
     env = configuration.load().environ
     manager = service_manager(env)
+    check_lasting()
     if print_only:
         print(manager.definition(node=node), end="")
         return 0
     if node:
         read_credentials(env, needed=True)
-    check_lasting()
     manager.check()
     if (pid := running_pid(env)) and not manager.state().running:
         raise UsageError(
