@@ -79,5 +79,5 @@ it('takes a file from the device, unless it is too large for one', async () => {
   expect(file.value).toBe(FILE)
   await pick('x'.repeat(64_001))
   expect(file.value).toBe(FILE)
-  expect(box.querySelector('[role=alert]')!.textContent).toContain('team.toml is no team file')
+  expect(box.querySelector('[role=alert]')!.textContent).toContain('team.toml is not a team file')
 })
