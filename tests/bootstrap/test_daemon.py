@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,29 @@ def test_up_status_down(machine: Machine) -> None:
     assert not running.exists() and not socket.exists() and not machine.holder()
     assert machine.tieline("status").returncode == 1
     assert "Nothing runs here" in machine.tieline("down").stdout
+
+
+def test_up_join_leave_and_down_for_programs(tmp_path: Path, machine: Machine) -> None:
+    def told(at: Machine, *words: str) -> dict[str, Any]:
+        ended = at.tieline(*words, "--json")
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return json.loads(ended.stdout)
+
+    assert told(machine, "down") == {"pid": 0, "killed": False}
+    started = told(machine, "hub", "--port", "0")
+    assert started["pid"] == machine.holder() and not started["already"]
+    assert started["login"].startswith(f"{started['url']}/#login=")
+    again = told(machine, "up")
+    assert again["already"] and again["pid"] == started["pid"] and again["login"] != started["login"]
+    other = Machine(tmp_path / "other")
+    try:
+        joined = told(other, "node", "join", pairing_link(machine), "--name", "far away", "--no-run")
+        assert (joined["hub"], joined["name"], joined["running"]) == (started["url"], "far away", False)
+        assert told(other, "node", "leave") == {"hub": started["url"], "problem": ""}
+    finally:
+        other.kill()
+    assert told(machine, "down") == {"pid": started["pid"], "killed": False}
+    assert not machine.holder()
 
 
 async def test_killed_it_leaves_nothing_behind_and_comes_up_again(machine: Machine) -> None:

@@ -4,14 +4,18 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
+import typer
 
 from tieline import events
 from tieline.cli import errors
+from tieline.cli.app import app
 from tieline.cli.commands.agent_reports import is_older, plain_lines, probe_agents
 from tieline.cli.commands.schema import SCHEMAS
 from tieline.config import Config
@@ -235,6 +239,26 @@ def test_help_has_examples(cli: CliProcess, command: list[str]) -> None:
         assert f"Examples\n  tieline {' '.join(command)}" in ended.stdout
         assert "\x1b" not in ended.stdout
         assert max(map(len, ended.stdout.splitlines())) <= 100
+
+
+WITHOUT_JSON = {
+    *("mcp", "service run", "node run"),  # they stay
+    *("schema", "team schema", "team export"),  # what they print is a document already
+    "demo",
+}
+
+
+def test_every_verb_tells_programs_what_it_did() -> None:
+    def verbs(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+        for verb, below in getattr(command, "commands", {}).items():
+            yield from verbs(below, f"{name} {verb}".strip())
+        if name and (not hasattr(command, "commands") or command.invoke_without_command):
+            yield name, command
+
+    every = dict(verbs(typer.main.get_command(app), ""))
+    without = {name for name, command in every.items() if not any("--json" in each.opts for each in command.params)}
+    assert without == WITHOUT_JSON
+    assert not [name for name, command in every.items() if not command.epilog], "without an example"
 
 
 def test_no_arguments_show_the_help(cli: CliProcess) -> None:

@@ -47,6 +47,24 @@ class NodeState(Struct, frozen=True, kw_only=True):
     agents: tuple[str, ...]  # those that are ready
 
 
+class StartReport(Struct, frozen=True, kw_only=True):
+    """As `tieline up --json` tells it."""
+
+    url: str
+    login: str  # a link that signs one browser in, within ten minutes
+    pid: int
+    already: bool = False  # it ran before
+    phone: str = ""  # the way that phones come by
+    waiting: tuple[str, ...] = ()  # why channels wait for a person
+
+
+class StopReport(Struct, frozen=True, kw_only=True):
+    """As `tieline down --json` tells it."""
+
+    pid: int  # 0: nothing ran
+    killed: bool = False  # it did not end by itself
+
+
 class DaemonReport(Struct, frozen=True, kw_only=True):
     """As `tieline status --json` tells it."""
 
@@ -64,19 +82,20 @@ class DaemonReport(Struct, frozen=True, kw_only=True):
     harnesses: tuple[HarnessReport, ...] = ()
 
 
-def start(order: StartOptions, *, foreground: bool) -> int:
+def start(order: StartOptions, *, foreground: bool, json: bool = False) -> int:
     config = configuration.load()
     if order.bus:
         _check_bus(order)
     if (pid := running_pid(config.environ)) and not foreground:
-        return _report_running(config, pid)
+        return _report_running(config, pid, json=json)
     if foreground:
         from ...bootstrap.daemon import run  # all the parts: only where they are needed
 
-        run(config, order, lambda started: _announce(config, started), foreground=True)
+        run(config, order, lambda started: _announce(config, started, json=json), foreground=True)
         return 0
-    _announce(config, start_in_background(config, order))
-    print("`tieline status` tells how it is, `tieline down` ends it.")
+    _announce(config, start_in_background(config, order), json=json)
+    if not json:
+        print("`tieline status` tells how it is, `tieline down` ends it.")
     return 0
 
 
@@ -161,12 +180,12 @@ def _log_tail(log: Path, before: int) -> str:
     return f"See {log}."
 
 
-def _report_running(config: Config, pid: int) -> int:
+def _report_running(config: Config, pid: int, *, json: bool) -> int:
     running = read_running(config.environ)
     if running is None:
-        print(f"A node runs here already (process {pid}). `tieline down` ends it.")
-        return 1
-    print(f"A hub runs here already (process {pid}). `tieline down` ends it.")
+        raise NotStarted(f"a node runs here already (process {pid})", hint="`tieline down` ends it.")
+    if not json:
+        print(f"A hub runs here already (process {pid}). `tieline down` ends it.")
 
     async def offer() -> tuple[str, str]:
         async with connect(config.environ) as client:
@@ -174,11 +193,21 @@ def _report_running(config: Config, pid: int) -> int:
             return f"{me.url}/#login={made.secret}", phone.way or ""
 
     link, phone = asyncio.run(offer())
-    show_link(link, running.url, phone=phone)
+    if json:
+        print_json(StartReport(url=running.url, login=link, pid=pid, already=True, phone=phone))
+    else:
+        show_link(link, running.url, phone=phone)
     return 0
 
 
-def _announce(config: Config, started: StartResult) -> None:
+def _announce(config: Config, started: StartResult, *, json: bool) -> None:
+    if json:
+        pid = running_pid(config.environ)
+        print_json(
+            StartReport(url=started.url, login=started.login, pid=pid, phone=started.phone, waiting=started.waiting)
+        )
+        sys.stdout.flush()
+        return
     show_link(started.login, started.url, phone=started.phone)
     if without := [each.harness for each in found_here(config) if each.installed != "yes"]:
         print(f"Harnesses here without Tieline: {', '.join(without)}. `tieline install` puts it into them.")
@@ -188,33 +217,41 @@ def _announce(config: Config, started: StartResult) -> None:
         )
 
 
-def stop() -> int:
+def stop(*, json: bool = False) -> int:
     env = configuration.load().environ
     pid = running_pid(env)
-    if not pid:
+    killed = bool(pid) and not _end(env, pid, quiet=json)
+    if json:
+        print_json(StopReport(pid=pid, killed=killed))
+    elif not pid:
         print("Nothing runs here.")
-        return 0
-    ending = _ShutdownLog(env)
+    else:
+        print(f"Tieline did not end within {STOP_S:g} s and was killed." if killed else "Tieline has ended.")
+    return int(killed)
+
+
+def _end(env: Mapping[str, str], pid: int, *, quiet: bool) -> bool:
+    """Whether it ended by itself."""
+    ending = _ShutdownLog(env, quiet=quiet)
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     over = _wait_until(lambda: ending.show() or running_pid(env) != pid, STOP_S)
     ending.show(last=True)
     if over:
         _wait_for_exit(pid, 5.0)  # all is closed by now; the interpreter takes a moment
-        print("Tieline has ended.")
-        return 0
+        return True
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)  # its guard ends the agents
     wait_stopped(env, pid, 5.0)
-    print(f"It did not end within {STOP_S:g} s and was killed.")
-    return 1
+    return False
 
 
 class _ShutdownLog:
     """What it says while it ends, shown as it comes."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], *, quiet: bool) -> None:
         self._file = paths.ending_file(env)
+        self._quiet = quiet
         self._file.unlink(missing_ok=True)
         self._shown = 0
 
@@ -224,7 +261,7 @@ class _ShutdownLog:
             text = self._file.read_bytes()[self._shown :]
             whole = text[: text.rfind(b"\n") + 1]
             self._shown += len(whole)
-            for line in whole.decode(errors="replace").splitlines():
+            for line in () if self._quiet else whole.decode(errors="replace").splitlines():
                 print(one_line(line, 200), flush=True)
             if last:
                 self._file.unlink(missing_ok=True)

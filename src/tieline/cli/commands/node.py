@@ -42,7 +42,23 @@ class NodeReport(Struct, frozen=True, kw_only=True):
     limits: tuple[str, ...] = ()
 
 
-def join(url: str, *, secret: str, name: str, run: bool) -> int:
+class JoinReport(Struct, frozen=True, kw_only=True):
+    """As `tieline node join --json` tells it."""
+
+    hub: str
+    name: str
+    running: bool
+    next: str  # what is left to do, or what was done
+
+
+class LeaveReport(Struct, frozen=True, kw_only=True):
+    """As `tieline node leave --json` tells it."""
+
+    hub: str
+    problem: str = ""
+
+
+def join(url: str, *, secret: str, name: str, run: bool, json: bool = False) -> int:
     config = configuration.load()
     env = config.environ
     if read_credentials(env) is not None:
@@ -57,23 +73,29 @@ def join(url: str, *, secret: str, name: str, run: bool) -> int:
     paired = asyncio.run(_pair(address, Claim(secret=secret, name=name or me.name, node=me.id)))
     write_credentials(env, HubCredentials(url=address, key=paired.key, device=paired.device.id))
     write_link_status(env, None)  # of another time
-    print(f"Joined {address} as {one_line(paired.device.name)}.")
-    if not run:
-        print("`tieline node run` lets it run agents here.")
-        return 0
+    running, follows = _go_on(config) if run else (False, "`tieline node run` lets it run agents here.")
+    if json:
+        print_json(JoinReport(hub=address, name=paired.device.name, running=running, next=follows))
+    else:
+        print(f"Joined {address} as {one_line(paired.device.name)}.\n{follows}")
+    return 0
+
+
+def _go_on(config: Config) -> tuple[bool, str]:
+    """As a node, in the background. Whether one runs, and what to say about it."""
+    env = config.environ
     pid, hub = running_pid(env), read_running(env)
     if hub is not None and hub.node:
         _send_signal(pid, REJOIN)
-        print(f"What `tieline up` started here (process {pid}) is a node there now. `tieline node status` tells how.")
-        return 0
+        return True, (
+            f"What `tieline up` started here (process {pid}) is a node there now. `tieline node status` tells how."
+        )
     if hub is not None:
-        print(f"A hub alone runs here (process {pid}). `tieline down`, then `tieline up`: hub here, node there.")
-        return 0
+        return False, f"A hub alone runs here (process {pid}). `tieline down`, then `tieline up`: hub here, node there."
     if pid and not wait_stopped(env, pid, STOP_S):  # a node that was told to end, as it left another hub
         raise AlreadyRunning(None)
     start_in_background(config, StartOptions(what="node"))
-    print("It runs in the background. `tieline node status` tells how it is, `tieline down` ends it.")
-    return 0
+    return True, "It runs in the background. `tieline node status` tells how it is, `tieline down` ends it."
 
 
 def split_link(url: str) -> tuple[str, str]:
@@ -139,7 +161,7 @@ def _report(config: Config) -> NodeReport:
     )
 
 
-def leave() -> int:
+def leave(*, json: bool = False) -> int:
     config = configuration.load()
     env = config.environ
     joined = read_credentials(env, needed=True)
@@ -152,9 +174,10 @@ def leave() -> int:
     forget_credentials(env)
     if pid := running_pid(env):
         _send_signal(pid, REJOIN if read_running(env) else signal.SIGTERM)
-    print(f"Left {joined.url}.")
-    if told:
-        print(told)
+    if json:
+        print_json(LeaveReport(hub=joined.url, problem=told))
+    else:
+        print("\n".join([f"Left {joined.url}.", *filter(None, [told])]))
     return 1 if told else 0
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec import Struct
 from tomlkit import string
 
 from ... import config as configuration
@@ -15,6 +16,7 @@ from ...errors import UsageError
 from ...policy import PRESETS
 from ...protocol.teams import TeamMember
 from ...teams.team_file import MAX_MEMBERS, check_member, parse_team
+from ..terminal.formatting import print_json
 from ..terminal.line_prompt import ask_line
 from ..terminal.sanitize import clean
 from .agent_reports import probe_agents
@@ -45,11 +47,18 @@ STARTING_ROLES = {
 """Role, instructions and policy of the members that are offered."""
 
 
-def new(file: str, *, yes: bool, force: bool) -> int:
+class NewTeamFile(Struct, frozen=True, kw_only=True):
+    """As `tieline team new --json` tells it."""
+
+    file: str
+    members: tuple[TeamMember, ...]
+
+
+def new(file: str, *, yes: bool, force: bool, json: bool = False) -> int:
     path = Path(file)
     if path.exists() and not force:
         raise UsageError(f"{path} exists", field="FILE", hint="Name another file, or write over it with --force.")
-    asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
+    asks = not yes and not json and sys.stdin.isatty() and sys.stdout.isatty()
     if asks:
         print("Looking for agents …", flush=True)
     agents = _found_agents()
@@ -67,6 +76,9 @@ def new(file: str, *, yes: bool, force: bool) -> int:
         raise UsageError(f"{path} exists", field="FILE", hint="--force writes over it.") from None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", field="FILE") from None
+    if json:
+        print_json(NewTeamFile(file=str(path.absolute()), members=tuple(members)))
+        return 0
     words = "" if team.task else ' "what it shall do"'
     print(f"{path} is written: {', '.join(member.name for member in members)}. Change it as you like.")
     print(f"`tieline team check {path}` checks it, `tieline team run {path}{words}` starts it.")

@@ -32,9 +32,10 @@ def up(
     insecure: Insecure = False,
     bus: Bus = "",
     nats: Nats = False,
+    json: Json = False,
 ) -> None:
     """Start the hub, with this machine's agents, and print its address. Ends with `tieline down`."""
-    _start(True, foreground, host, port, insecure, bus, nats)
+    _start(True, foreground, host, port, insecure, bus, nats, json)
 
 
 def hub(
@@ -44,26 +45,29 @@ def hub(
     insecure: Insecure = False,
     bus: Bus = "",
     nats: Nats = False,
+    json: Json = False,
 ) -> None:
     """Start a hub alone: other machines join it, this one runs no agents."""
-    _start(False, foreground, host, port, insecure, bus, nats)
+    _start(False, foreground, host, port, insecure, bus, nats, json)
 
 
-def _start(node: bool, foreground: bool, host: str, port: int | None, insecure: bool, bus: str, nats: bool) -> NoReturn:
+def _start(
+    node: bool, foreground: bool, host: str, port: int | None, insecure: bool, bus: str, nats: bool, json: bool
+) -> NoReturn:
     from ...bootstrap.process_lock import StartOptions
     from ..commands.daemon_control import start
 
     order = StartOptions(node=node, host=host, port=port, insecure=insecure, bus=bus, nats=nats)
-    raise typer.Exit(start(order, foreground=foreground))
+    raise typer.Exit(start(order, foreground=foreground, json=json))
 
 
-def down() -> None:
+def down(json: Json = False) -> None:
     """Stop what `tieline up`, `tieline hub` or `tieline node run` started here, and all its agents.
 
     Running turns are interrupted. Prompts that wait run after the next start."""
     from ..commands.daemon_control import stop
 
-    raise typer.Exit(stop())
+    raise typer.Exit(stop(json=json))
 
 
 def status(
@@ -108,6 +112,7 @@ tieline up
 tieline up --port 0
 tieline up --foreground
 tieline up --bus nats://127.0.0.1:4222
+tieline up --json | jq -r .login         the link that signs a browser in
 tieline up --nats                        on a nats-server of its own
 
 For phones: `tieline phone`.

@@ -15,11 +15,12 @@ def join(
         str, typer.Option(metavar="TEXT", help="What the hub calls it. Default: this machine's name.")
     ] = "",
     run: Annotated[bool, typer.Option(help="Then run as a node, in the background.")] = True,
+    json: Json = False,
 ) -> None:
     """Join this machine to a hub, and let it run its agents."""
     from ..commands.node import join
 
-    raise typer.Exit(join(url, secret=secret, name=name, run=run))
+    raise typer.Exit(join(url, secret=secret, name=name, run=run, json=json))
 
 
 def run(foreground: Annotated[bool, typer.Option(help="Stay here, or go to the background.")] = True) -> None:
@@ -36,11 +37,11 @@ def status(json: Json = False) -> None:
     raise typer.Exit(show(json=json))
 
 
-def leave() -> None:
+def leave(json: Json = False) -> None:
     """Leave the hub. This machine's key is revoked."""
     from ..commands.node import leave
 
-    raise typer.Exit(leave())
+    raise typer.Exit(leave(json=json))
 
 
 EXAMPLES = {

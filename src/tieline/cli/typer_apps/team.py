@@ -17,11 +17,12 @@ def team_new(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write.")] = "team.toml",
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: a starting team of the agents found here.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="JSON on stdout; it asks nothing.")] = False,
 ) -> None:
     """Ask who is in a team, and write its file. Without a terminal: a starting team."""
     from ..commands.team_new import new
 
-    raise typer.Exit(new(file, yes=yes, force=force))
+    raise typer.Exit(new(file, yes=yes, force=force, json=json))
 
 
 def team_check(file: File, json: Json = False) -> None:
