@@ -1,6 +1,7 @@
 """run, run_parallel, open_session."""
 
 import asyncio
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,10 @@ async def test_the_environment_is_inherited_unless_told_otherwise(tmp_path: Path
 async def test_the_default_policy_comes_from_the_configuration(tmp_path: Path) -> None:
     session = tieline.open_session("scripted", cwd=tmp_path, config=Config(policy="full"))
     assert session.spec.policy == tieline.Policy("allow", "allow", "allow")
+
+
+def test_type_checkers_take_its_types() -> None:
+    assert files("tieline").joinpath("py.typed").is_file()
 
 
 def test_every_public_name_is_there() -> None:

@@ -46,6 +46,10 @@ class TielineError(Exception):
         """The message alone, without the hint."""
         return super().__str__()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied and pickled as it is: between processes it must not be lost because its constructor takes more."""
+        return _copy, (type(self), self.args, self.__dict__)
+
 
 class UsageError(TielineError):
     """The caller's input is wrong; `field` names the part."""
@@ -196,6 +200,13 @@ class Conflict(BusError):
         self.table = table
         self.key = key
         self.expected = expected
+
+
+def _copy(kind: type[TielineError], args: tuple[object, ...], fields: dict[str, object]) -> TielineError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 def kind_of(name: str) -> type[TielineError] | None:

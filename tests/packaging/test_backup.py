@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import os
+import resource
 import shutil
 import sqlite3
 import tarfile
@@ -203,6 +204,21 @@ def test_a_damaged_bus_is_no_backup(config: Config, tmp_path: Path) -> None:
     (paths.state(config.environ) / "bus.db").write_bytes(b"this is no bus file " * 500)
     with pytest.raises(TielineError, match="cannot be backed up"):
         create(config, tmp_path / "b.tar.gz")
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
+
+
+def test_where_there_is_no_room_for_it_the_bus_is_not_said_to_be_damaged(config: Config, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(paths.state(config.environ) / "bus.db")) as bus, bus:
+        bus.execute("CREATE TABLE filler (data)")
+        bus.execute("INSERT INTO filler VALUES (zeroblob(400000))")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(TielineError, match="cannot be backed up") as refused:
+            create(config, tmp_path / "b.tar.gz")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "free space" in refused.value.hint
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
 

@@ -155,6 +155,9 @@ def bus_path(config: Config) -> Path | None:
     return Path(path).absolute() if path != bus and path != ":memory:" else None
 
 
+NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC")
+
+
 def _copy_bus(config: Config, target: Path) -> Where:
     source = bus_path(config)
     if source is None:
@@ -172,9 +175,11 @@ def _copy_bus(config: Config, target: Path) -> Where:
             original.backup(copy)  # in one step: whoever writes meanwhile does not make it begin again
             _check_bus(copy)
     except sqlite3.Error as error:
-        raise TielineError(
-            f"the bus file {source} cannot be backed up: {error}", hint="It may be damaged: restore an earlier backup."
-        ) from None
+        room = getattr(error, "sqlite_errorname", "") in NO_ROOM  # for the copy: the bus itself is only read
+        hint = (
+            "Check the free space where the backup goes." if room else "It may be damaged: restore an earlier backup."
+        )
+        raise TielineError(f"the bus file {source} cannot be backed up: {error}", hint=hint) from None
     return "file"
 
 
