@@ -7,18 +7,21 @@ installed package offers under the entry point group `tieline.drivers`. Each res
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
 from .. import paths
 from ..config import AgentDefaults, Config
 from ..environment import SECRET
-from ..errors import UnknownAgent, UsageError
+from ..errors import AgentMissing, TielineError, UnknownAgent, UsageError
 from .acp_presets import PRESETS
 from .base import Driver
 from .observed_features import ObservedAgents, ObservesFeatures
 from .run_as import NODE_HINT, RunAsDriver, look_up_account
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Factory = Callable[[str, Mapping[str, Any]], Driver]
 
@@ -71,7 +74,7 @@ def create(name: str, config: Config) -> Driver:
     if kind in BUILT_IN and (kind not in NEED_OPTIONS or kind != name or name in config.agents):
         factory: Factory = import_module(BUILT_IN[kind]).create
     elif kind in (installed := _entry_points()):
-        factory = installed[kind].load()
+        factory = _of_package(installed[kind])
     else:
         import difflib
 
@@ -119,7 +122,26 @@ def parse_options(kind: type[O], name: str, options: Mapping[str, Any]) -> O:
         raise UsageError(f"agents.{name}: {error}", field=f"agents.{name}") from None
 
 
-def _entry_points() -> dict[str, Any]:
+def _of_package(point: "EntryPoint") -> Factory:
+    """What a package offers. Whatever goes wrong in it is told as its driver's failure."""
+
+    def create(name: str, options: Mapping[str, Any]) -> Driver:
+        try:
+            return point.load()(name, options)
+        except TielineError:
+            raise
+        except Exception as error:
+            package = point.dist.name if point.dist else point.module
+            raise AgentMissing(
+                name,
+                f"its driver cannot be loaded: {type(error).__name__}: {error}",
+                hint=f"The driver is of the package {package}: install what it needs, or another version of it.",
+            ) from error
+
+    return create
+
+
+def _entry_points() -> "dict[str, EntryPoint]":
     from importlib.metadata import entry_points  # slow; only when a name is not ours or all are listed
 
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
