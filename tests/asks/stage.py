@@ -120,9 +120,14 @@ def _offered(rig: Rig, seen: Sequence[Event]) -> Iterator[str]:
     for event in seen:
         yield from event.tools if isinstance(event, Init) else ()
     for body in rig.model.requests if isinstance(rig, ModelRig) else ():
-        for tool in body.get("tools") or body.get("tool_definitions") or ():
-            for each in tool.get("functionDeclarations") or [tool.get("function") or tool]:
-                yield str(each.get("name") or each["type"])
+        yield from offered(body)
+
+
+def offered(body: Mapping[str, Any]) -> Iterator[str]:
+    """The names of the tools in a request."""
+    for tool in body.get("tools") or body.get("tool_definitions") or ():
+        for each in tool.get("functionDeclarations") or [tool.get("function") or tool]:
+            yield str(each.get("name") or each["type"])
 
 
 def _wanted(row: Row, ask: Ask) -> bool:

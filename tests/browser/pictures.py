@@ -11,11 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, expect
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
-from tests.browser.conftest import CHROMIUM, FLAGS, SIZES, WAIT_MS
+from tests.browser.chromium import chromium
+from tests.browser.conftest import SIZES, WAIT_MS
 from tests.browser.hub import HubProcess
 
 from tieline.cli.commands.demo import PROJECT
@@ -124,13 +125,9 @@ async def _demo_screen() -> str:
 
 
 async def make(out: Path) -> None:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=60_000)
-        try:
-            await picture_of_the_page(browser, out / "page.png")
-            await picture_of_the_demo(browser, out / "demo.png")
-        finally:
-            await browser.close()
+    async with chromium() as browser:
+        await picture_of_the_page(browser, out / "page.png")
+        await picture_of_the_demo(browser, out / "demo.png")
 
 
 def main() -> None:

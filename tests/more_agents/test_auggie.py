@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.asks.agents import MORE
-from tests.asks.test_tools import offered
+from tests.asks.stage import offered
 from tests.drivers.acp_contract import OnAgentsOfTheirOwn, OnSharedAgents, agents, shared_rig
 
 from tieline.drivers.base import McpServer

@@ -206,6 +206,7 @@ def test_a_start_tells_what_waits(capsys: pytest.CaptureFixture[str]) -> None:
     announce(
         Config(),
         StartResult(url="http://127.0.0.1:1", login="http://127.0.0.1:1/#x", waiting=("channels.a: nobody \x1b[2J",)),
+        json=False,
     )
     said = capsys.readouterr().out
     assert "A channel waits for you: channels.a: nobody" in said and "tieline channels reload" in said
