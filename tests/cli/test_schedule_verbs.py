@@ -82,7 +82,7 @@ def test_what_is_wrong_is_said(hub: Setting) -> None:
         (("add", "@daily", "x", "--agent", "talker", "--zone", "Mars"), "no time zone 'Mars'"),
         (("add", "@daily", "--agent", "talker"), "a time and a prompt are needed"),
         (("add", "@daily", "x", "--agent", "talker", "--resume", "abc"), "--fork"),
-        (("add", "--once", "2020-01-01 00:00", "x", "--agent", "talker"), "is over"),
+        (("add", "--once", "2020-01-01 00:00", "x", "--agent", "talker"), "is in the past"),
         (("add", "@daily", "x", "--agent", "talker", "--overlap", "both"), "overlap"),
         (("show", "nobody"), "tieline schedule list"),
         (("edit", "nobody"), "nothing to change"),

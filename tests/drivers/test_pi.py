@@ -55,7 +55,7 @@ def test_the_system_text_is_not_taken_for_a_path() -> None:
 
 @pytest.mark.parametrize("id", ["../session.jsonl", "/tmp/session.jsonl", "--approve", "a b", "."])
 def test_only_an_id_is_resumed(id: str) -> None:
-    with pytest.raises(UsageError, match="no id"):
+    with pytest.raises(UsageError, match="is not the id"):
         launch_command(("pi",), (), spec(resume=id), "/scratch")
 
 
