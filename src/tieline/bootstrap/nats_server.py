@@ -1,4 +1,4 @@
-"""A nats-server of the hub's own: started before its bus, started again when it dies, ended after everything else."""
+"""The hub's own nats-server: started before its bus, restarted when it dies, stopped after everything else."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The terminals of a machine that has no hub of its own: they are read along, and its node shows them at the hub."""
+"""Follows the terminals of a machine that has no hub of its own; its node shows them at the hub."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager

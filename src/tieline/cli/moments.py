@@ -1,4 +1,4 @@
-"""Moments as people type them: so long ago, or a date."""
+"""Parses moments as people type them: so long ago (`7d`), or a date."""
 
 import re
 import time

@@ -1,8 +1,8 @@
-"""What agents said of themselves when they ran on this machine: `agents.json` in the state directory.
+"""What agents reported about themselves when they ran on this machine: `agents.json` in the state directory.
 
-It tells people what to expect of an agent; no decision hangs on it, and what an agent is asked for is still held
-against what it says when it starts. So a file that cannot be read is as if there were none, and one that cannot be
-written costs nothing but its news.
+It tells people what to expect of an agent. No decision depends on it: what an agent is asked for is checked against
+what it reports when it starts. So an unreadable file counts as none, and one that cannot be written is only not
+updated.
 """
 
 import time

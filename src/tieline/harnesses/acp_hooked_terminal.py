@@ -1,6 +1,6 @@
-"""What terminals share whose record is followed and whose hooks tell what it does not: that a tool begins, that a
-permission prompt is shown, that a turn is over. What they ask is answered at the terminal, and shown as long as it is
-asked."""
+"""The base of terminals whose record is followed, and whose hooks report what the record lacks: that a tool begins,
+that a permission prompt is shown, that a turn is over. Their asks are shown for as long as they are open, and answered
+at the terminal."""
 
 import asyncio
 import logging

@@ -1,6 +1,6 @@
-"""Events of transcripts whose lines say what ACP's updates say: they are made by the normaliser of the ACP driver.
+"""Events from transcripts whose lines say what ACP's updates say, made by the ACP driver's normaliser.
 
-Of Gemini CLI and Qwen Code. Each has a subclass of `AcpTranscriptEvents` that knows its lines.
+For Gemini CLI and Qwen Code: each has a subclass of `AcpTranscriptEvents` that knows its lines.
 """
 
 from collections.abc import Iterable, Mapping

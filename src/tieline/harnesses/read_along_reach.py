@@ -1,5 +1,5 @@
-"""What harnesses share whose terminals have a file each (see `session_file_reach`) and a transcript in the folder of
-their project: with their person's consent it is read along."""
+"""The base of reaches whose terminals each have a session file (see `session_file_reach`) and a transcript in the
+folder of their project, which is read along with the person's consent."""
 
 import asyncio
 import time

@@ -1,8 +1,8 @@
-"""What harnesses share whose terminals each have a file that tells of the session, and a socket that takes a message of
-a peer as a new turn.
+"""The base of reaches whose terminals each have a file that names the session, and a socket that takes a peer's message
+as a new turn.
 
-A file may be anybody's. A session counts only if its process lives and is the one that the file means, a person started
-it, and the socket is where that harness would have it; a socket is spoken to only if that very process listens there.
+Anybody can write such a file. A session counts only if its process lives and is the one that the file means, a person
+started it, and the socket is where that harness would have it; we write to a socket only if that process listens there.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
-"""Where the terminals of a joined machine report. Its hub is elsewhere, so its node listens at the owner's socket, and
-their hooks and plugins find it there: it takes permission prompts and what plugins tell, and nothing else."""
+"""The HTTP application of a joined machine for its own terminals. Its hub is elsewhere, so the node listens at the
+owner's socket, where hooks and plugins find it: it takes permission prompts and what plugins report, and nothing else.
+"""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
-"""The live way into a harness through a plugin of ours that runs inside it.
+"""The live way into a harness through our plugin that runs inside it.
 
-The plugin connects to the hub and keeps one stream open (a link). It reports its sessions by the whole list, so that a
-lost report or a new link needs no repair, and says of each text whether its session has it. Of a session that is
-followed it also tells what happens there, and it makes requests for us.
+The plugin connects to the hub and keeps one stream open (a link). It always reports the whole list of its sessions, so
+a lost report or a new link needs no repair, and confirms each text that its session has received. For a session that is
+followed it also reports what happens there, and makes requests to its harness for us.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The daemon as the subreaper of its agents' orphans.
 
-An agent that kills the guard and then its reaper leaves orphans that no reaper has. They come to the daemon instead of
-init: `descent` tells them from a person's processes, and the daemon kills them.
+An agent that kills the guard and then its reaper leaves orphans without a reaper. They come to the daemon instead of
+init: `ancestry` tells them from a person's processes, and the daemon kills them.
 
 Only a daemon does this. A program that uses Tieline as a library may have orphans of its own.
 """

@@ -1,7 +1,8 @@
-"""What hub, nodes, clients and the page say to each other: frozen values, one JSON for all of them.
+"""What the hub, nodes, clients and the page send each other: frozen values with one JSON form.
 
-`commands` what a node can be told · `link` the frames between a node and a hub · `frames` those between a client and a
-hub · `views` what people are shown · `bodies` what a request may contain · `problems` how a refusal reads.
+`commands` to a node · `node_link` frames between a node and a hub · `stream_frames` between a client and a hub ·
+`views` of machines, agents and devices · `request_bodies` · `problems`, the form of a refusal · and a module for each
+resource.
 """
 
 PROTOCOL = 1

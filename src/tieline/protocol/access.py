@@ -1,4 +1,4 @@
-"""What the hub answers about access: who asks, secrets to pair with, keys of devices."""
+"""Access on the wire: the caller, secrets to pair with, devices and their keys."""
 
 from msgspec import Struct
 

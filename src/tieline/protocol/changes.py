@@ -1,4 +1,4 @@
-"""What people do with a session's changes, and what they are told."""
+"""A session's uncommitted changes on the wire: actions of people, and their outcomes."""
 
 from msgspec import Struct
 

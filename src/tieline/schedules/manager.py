@@ -1,4 +1,4 @@
-"""What people do with schedules, through any hub of the bus: add, change, remove, run now, look at them."""
+"""Adds, changes, removes, lists and runs schedules, through any hub of the bus."""
 
 from contextlib import suppress
 

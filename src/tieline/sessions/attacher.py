@@ -1,4 +1,4 @@
-"""Where the readers of harnesses bring the sessions that people run in terminals. Without consent nothing is read."""
+"""Attaches sessions that people run in terminals, for the readers of harnesses. Nothing is read without consent."""
 
 from collections.abc import Collection
 from typing import Protocol

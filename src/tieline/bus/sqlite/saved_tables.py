@@ -1,4 +1,4 @@
-"""Tables in the file of a bus, read from outside: for who needs what is saved there, and no bus."""
+"""Reads tables from the file of a bus without opening the bus."""
 
 import sqlite3
 import time

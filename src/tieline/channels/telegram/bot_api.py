@@ -1,6 +1,7 @@
-"""The Bot API, as far as this channel uses it: aiogram's bot with bounded answers and updates that are read one by one.
+"""The part of the Bot API that this channel uses: aiogram's bot with bounded answers, and updates that are read one by
+one.
 
-Errors are translated here: everything that goes wrong is a Trouble, which says whether trying again helps.
+Every failure becomes a TelegramError, which says whether trying again helps.
 """
 
 import asyncio

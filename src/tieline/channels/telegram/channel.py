@@ -1,4 +1,4 @@
-"""The bot: it listens by long polling or through the hub's door, and says what is delivered to its chats."""
+"""The Telegram channel: receives updates by long polling or a webhook, and sends what is delivered to its chats."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""How a person decides the ask on a full screen: by one key what is whole on it, the rest by what is typed."""
+"""Lets a person decide an ask on a full screen: by one key if it is shown whole, else by a typed command."""
 
 from collections.abc import Callable, Collection
 from typing import Any, Literal

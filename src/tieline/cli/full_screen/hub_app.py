@@ -1,4 +1,4 @@
-"""What every full screen about a hub does: it shows the ask, sends what the person says in its order, and ends well."""
+"""What all full-screen views of a hub share: show the ask, send what the person types in order, and exit cleanly."""
 
 import asyncio
 import signal

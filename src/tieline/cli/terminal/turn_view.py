@@ -1,6 +1,6 @@
-"""A turn on the terminal: finished events are printed, current activity stays in a live region below them.
+"""A turn on the terminal: finished events are printed, the current activity stays in a live region below them.
 
-The view only ever reads events; it decides nothing. Everything that comes from an agent goes through `clean`.
+The view only reads events and decides nothing. Everything that comes from an agent is sanitized (`sanitize.clean`).
 """
 
 import time

@@ -1,7 +1,7 @@
 """Any agent that speaks the Agent Client Protocol (version 1) over its standard streams.
 
-Which agent, how it is started and what is odd about it is data: `presets`. The protocol is spoken by hand over
-`wire.jsonrpc`: its official library costs a second of import and a validation per message.
+Which agent it is, how it is started and how it deviates is data: `acp_presets`. We speak the protocol ourselves over
+`wire.jsonrpc`, because its official library costs a second of import and a validation per message.
 """
 
 import asyncio

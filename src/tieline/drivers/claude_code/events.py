@@ -1,7 +1,7 @@
 """Claude Code's messages (stream-json) as events. Synchronous, one dictionary lookup per message, nothing parsed twice.
 
-What other events already tell is left out on purpose (`QUIET`, `QUIET_SYSTEM`); everything else that has no place is
-kept as `other`.
+What other events already tell is left out on purpose (`IGNORED`, `IGNORED_SYSTEM`); everything else that has no
+place is kept as `other`.
 """
 
 from collections.abc import Callable, Iterable

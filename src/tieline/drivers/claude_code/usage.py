@@ -1,9 +1,9 @@
-"""What a turn of Claude Code costs.
+"""The tokens and cost of one turn of Claude Code.
 
 A result's `usage` is the main loop alone. Its `modelUsage` is the whole tree, subagents included, and counts since the
-conversation began, over every resume and fork: a turn is the difference. What the total was before is in the transcript
-that is resumed: Claude Code writes it there when it ends, and goes on from it. A model call that was broken off is in
-no total; what went in is known all the same.
+conversation began, over every resume and fork: a turn is the difference. The total before a resumed turn is in the
+transcript, where Claude Code writes it when it ends. A model call that was broken off is in no total, but its input is
+known.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""How many tokens a turn took."""
+"""The tokens of one turn of Codex."""
 
 from collections.abc import Mapping
 from typing import Any

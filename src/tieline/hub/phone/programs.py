@@ -1,6 +1,6 @@
-"""Programs of others that give a way to the hub: where they are, what they are given, what they say.
+"""Other programs that open a way to the hub (tunnels, mkcert): finds them, starts them and reads their output.
 
-They are children of the hub, below its reaper: none outlives it. They get no more of its environment than they need to
+They are children of the hub, below its reaper, so none outlives it. Of its environment they get only what they need to
 find their own settings and the network.
 """
 

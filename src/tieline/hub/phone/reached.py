@@ -1,4 +1,4 @@
-"""What a way reports while it runs: where the hub is reached by it now, or why it is not."""
+"""What a way reports while it runs: the address at which the hub is reached now, or why it is not."""
 
 from collections.abc import Callable
 

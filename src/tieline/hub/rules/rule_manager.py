@@ -1,4 +1,4 @@
-"""What people do with rules, through any hub of the bus: make, test, look at, revoke them."""
+"""Makes, previews, lists and revokes rules for asks, through any hub of the bus."""
 
 import asyncio
 import os

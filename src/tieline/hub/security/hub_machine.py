@@ -1,6 +1,7 @@
-"""Whether a request comes from the hub's own machine: for what its owner does there, such as opening the hub to others.
+"""Whether a request comes from the hub's own machine: some actions, such as opening the hub to others, are only done
+there.
 
-A key does not say where its device is. The owner's socket does. By TCP it is the caller's address, as far as that is to
+A key does not say where its device is. The owner's socket does. By TCP it is the caller's address, as far as that can
 be trusted: a proxy or tunnel on this machine is at loopback as well, and speaks for callers elsewhere.
 """
 

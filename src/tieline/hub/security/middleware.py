@@ -1,9 +1,9 @@
-"""Every request and every upgrade passes `admit`; the application behind it sees only what was admitted.
+"""The security middleware: every request and every upgrade passes it, and the application sees only what it admits.
 
-The checks, in this order: the path is plain; the Host is one of ours (another name that points here is an attack); the
+It checks, in this order: the path is plain; the Host is one of ours (another name that points here is an attack); the
 Origin is our own page (another site's page may not use the hub); the caller is known (on the owner's socket by the
 process that connected, a person's or an agent's; else by its bearer key; cookies are ignored); and that kind of device,
-or that session, may use this route. Then the body is read, bounded in size and time, and idempotency keys are honoured.
+or that session, may use this route. Then it reads the body, bounded in size and time, and honours idempotency keys.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """From the log to every client: one reader of all events and one listener of all deltas per hub.
 
-Each frame is encoded once and handed to every follower that wants it. What was said last stays in a ring, so that a
-client that comes back within moments is caught up from memory; one that was away for longer is caught up from the log.
-Both end in the same place: live and replay are one stream, without a gap or a double.
+Each frame is encoded once and handed to every subscriber that wants it. The latest events stay in a ring buffer, so a
+client that reconnects within moments is caught up from memory; one that was away longer is caught up from the log.
+Either way it gets one stream, without a gap or a duplicate.
 """
 
 import asyncio

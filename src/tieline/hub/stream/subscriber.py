@@ -1,11 +1,11 @@
 """One client's place in the stream.
 
-A follower that keeps up is written to at once, without a task or a queue of its own. One that does not is *behind*:
-the log (or the ring of what was last said) holds its events, so all it costs is its cursor, the latest state of what
-changed and its deltas, joined per item. A task catches it up. Whoever takes nothing for too long, or falls out of the
-ring, is dropped and comes back with its cursor.
+A subscriber that keeps up is written to at once, without a task or a queue of its own. One that does not is *behind*:
+the log (or the ring buffer) holds its events, so it costs only its cursor, the latest state of what changed, and its
+deltas, joined per item. A task catches it up. A client that takes nothing for too long, or falls out of the ring, is
+dropped and comes back with its cursor.
 
-One that gets its sessions in parts is behind until it has them all: a part goes out when nothing that happened waits.
+A subscriber that gets its sessions in parts is behind until it has them all: parts are sent while no event waits.
 """
 
 import asyncio

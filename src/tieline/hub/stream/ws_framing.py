@@ -1,5 +1,5 @@
-"""WebSocket frames that are made once and written to many: uvicorn would make each anew for every client. And bounds on
-what comes in from those who have not signed in."""
+"""WebSocket frames that are encoded once and written to many clients, because uvicorn would encode each for every
+client; and limits on what clients send before they have signed in."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""What of the configuration only a person may bring in: code, and what gives rights or sends secrets away.
+"""What only a person may bring into the configuration: code, and whatever gives rights or sends secrets away.
 
-The configuration and the files that it names can be written by an agent that may write files. So of each entry the part
-that matters is kept as a digest when a person said yes (at the very first start, and by `tieline channels reload`); an
-entry whose part is another waits and is reported. Everything else in an entry is data, and takes effect at once.
+An agent that may write files can write the configuration and the files that it names. So for each entry a digest of
+that part is stored when a person agreed to it (at the very first start, and by `tieline channels reload`); an entry
+whose part differs waits and is reported. Everything else in an entry is data, and takes effect at once.
 """
 
 import hashlib
