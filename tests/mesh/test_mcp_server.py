@@ -398,6 +398,89 @@ async def test_limits_are_clear_when_they_are_hit(mesh: MeshHub) -> None:
         assert result.structured_content is not None
 
 
+REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "register_agent": [
+        ({"name": "x" * 65}, "at most 64"),
+        ({"name": "a b"}, "cannot be a name"),
+        ({"name": "table-peer"}, "is taken by"),
+        ({"name": "owner"}, "cannot register as a person"),
+        ({"session_id": "table-peer"}, "this is the session table-me, not table-peer"),
+    ],
+    "update_agent_profile": [({"name": "table-peer"}, "is taken by"), ({"role": 3}, "Expected `str`")],
+    "list_agents": [({"limit": 101}, "<= 100"), ({"limit": 0}, ">= 1"), ({"activity": "lazy"}, "'lazy'")],
+    "find_agents": [({"query": "x", "limit": 101}, "<= 100"), ({}, "`query`")],
+    "send_message": [
+        ({"to": "nobody", "text": "x"}, "no member 'nobody'"),
+        ({"to": "table-peer", "text": " "}, "is empty"),
+        ({"to": "table-peer", "text": "x" * 778_239}, "the most is 778,240"),
+        ({"to": "table-peer", "text": "x", "thread": "a b"}, "not a valid thread name"),
+        ({"to": "table-peer", "text": "x", "sender": "owner"}, "unknown field `sender`"),
+        ({"to": "table-peer", "text": "x", "token": "tm_guessed"}, "the token is not valid"),
+    ],
+    "broadcast_message": [({"text": ""}, "is empty"), ({"text": "x", "kind": "person"}, "unknown field `kind`")],
+    "reply": [
+        ({"message_id": "nope", "text": "x"}, "there is no message 'nope'"),
+        ({"message_id": "", "text": "x"}, "there is no message ''"),
+        ({"message_id": "relay.>/../*", "text": "x"}, "there is no message"),
+        ({"message_id": "x" * 5000, "text": "x"}, "there is no message"),
+    ],
+    "ask_agent": [
+        ({"to": "table-peer", "text": "x", "timeout_s": 101}, "<= 100"),
+        ({"to": "nobody", "text": "x"}, "no member 'nobody'"),
+        ({"to": "table-me", "text": "x"}, "an answer of your own"),
+    ],
+    "fetch_messages": [({"limit": 51}, "<= 50"), ({"limit": 0}, ">= 1")],
+    "wait_for_messages": [
+        ({"timeout_s": 101}, "<= 100"),
+        ({"timeout_s": -1}, ">= 0"),
+        ({"timeout_s": 0, "limit": 51}, "<= 50"),
+    ],
+    "fetch_message_history": [({"limit": 51}, "<= 50"), ({"with": "nobody"}, "no member 'nobody'")],
+    "message_status": [({"message_id": "a b"}, "there is no message 'a b'"), ({}, "`message_id`")],
+    "bind_session": [({"agent_id": "nope"}, "no member has the id 'nope'"), ({}, "`agent_id`")],
+    "get_session_binding": [({"agent_id": "nope"}, "no member 'nope'")],
+    "heartbeat": [({"activity": "asleep"}, "'asleep'")],
+    "shared_notes": [
+        ({"action": "put", "text": "x"}, "needs a key"),
+        ({"action": "put", "key": "k" * 201, "text": "x"}, "1 to 200 characters"),
+        ({"action": "put", "key": "k", "text": "x" * 65_537}, "at most 65,536 bytes"),
+        ({"action": "burn"}, "'burn'"),
+    ],
+    "reserve_paths": [
+        ({"patterns": []}, ">= 1"),
+        ({"patterns": ["a"] * 51}, "<= 50"),
+        ({"patterns": ["a" * 301]}, "1 to 300 characters"),
+        ({"patterns": ["a"], "ttl_s": 86_401}, "<= 86400"),
+        ({"patterns": ["../x"]}, "outside the project"),
+    ],
+    "release_paths": [({"patterns": ["a"] * 51}, "<= 50"), ({"patterns": ["/etc"]}, "outside the project")],
+}
+"""Of each tool what is wrong, forged or too much, and what its caller is told."""
+OPEN = {"register_agent", "list_agents", "find_agents"}
+"""They show members to whoever is let in; all others are for members."""
+
+
+@pytest.mark.parametrize("mode", REVISIONS)
+async def test_every_tool_says_what_is_wrong(mesh: MeshHub, mode: str) -> None:
+    async with (
+        mesh.client("table-me", mode=mode) as me,
+        mesh.client("table-peer", mode=mode) as peer,
+        mesh.client("table-stranger", mode=mode) as stranger,
+    ):
+        await call(me, "register_agent", name="table-me", project="shop")
+        await call(peer, "register_agent", name="table-peer", project="shop")
+        assert set(REFUSED) == set(TOOLS)
+        for tool, rows in REFUSED.items():
+            for given_arguments, told in rows:
+                assert told in await refusal(me, tool, **given_arguments), (tool, str(given_arguments)[:80])
+            assert "unknown field `odd`" in await refusal(me, tool, odd=1)
+        for tool in set(TOOLS) - OPEN:
+            whole = {name: "list" if name == "action" else ["a"] if name == "patterns" else "x"
+                     for name in TOOLS[tool].schema().get("required", ())}  # fmt: skip
+            assert "register_agent" in await refusal(stranger, tool, **whole), tool
+        assert (await call(peer, "fetch_messages"))["messages"] == []
+
+
 async def test_a_session_in_any_call_is_who_calls(tmp_path: Path) -> None:
     """One server for all sessions of a harness: its plugin adds the session to each call."""
     async with (

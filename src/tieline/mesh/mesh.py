@@ -379,6 +379,9 @@ class Mesh:
     ) -> AgentAnswer:
         """Send and wait for the answer. An answer that comes later is an ordinary message."""
         me = self._with_inbox(await self._active(caller))
+        receiver = self.directory.resolve(to)
+        if receiver.address == me.address:
+            raise UsageError("you cannot wait for an answer of your own", field="to", hint="Ask another member.")
         timeout_s = min(max(timeout_s, 0.1), MAX_WAIT_S)
         finished: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         sent: SentMessage | None = None
@@ -394,7 +397,7 @@ class Mesh:
         with self.mailbox.awaited(me.address):
             unsubscribe = self._relay.subscribe(on_receipt)
             try:
-                sent = await self._send(me, self.directory.resolve(to), text, key=key)
+                sent = await self._send(me, receiver, text, key=key)
                 on_receipt(await self._relay.status(sent.id))
                 await asyncio.wait((finished,), timeout=timeout_s)
             finally:

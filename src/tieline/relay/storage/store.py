@@ -20,6 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 
 from ...bus.base import Bus, Record
+from ...bus.subjects import check_key
 from ...envelopes import (
     DeadLetter,
     Envelope,
@@ -31,7 +32,7 @@ from ...envelopes import (
     decode_receipt,
     encode,
 )
-from ...errors import Conflict
+from ...errors import BadSubject, Conflict
 
 MESSAGE_LOG = "mail"
 OFFERED_HEADER = "offered"
@@ -146,6 +147,10 @@ class RelayStore:
         self._probe("after", moment)
 
     async def receipt(self, id: str) -> MessageReceipt | None:
+        try:
+            check_key(id)
+        except BadSubject:  # whatever a caller takes for an id: no message has it
+            return None
         entry = await self._receipts.get(id)
         return decode_receipt(entry.value) if entry else None
 
