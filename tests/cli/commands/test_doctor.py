@@ -68,7 +68,11 @@ def test_hooks_that_codex_was_not_allowed_to_run(cli: CliProcess) -> None:
 
 def test_a_folder_that_gemini_does_not_trust(cli: CliProcess) -> None:
     assert cli.run("install", "gemini").returncode == 0
-    assert states(doctor(cli, "gemini"))["gemini", "folder"] == "note"
+    (finding,) = [each for each in doctor(cli, "gemini") if each[1] == "folder"]
+    assert finding[2] == "note"
+    assert finding[3] in cli.run("doctor", "gemini").stdout.replace("\n  ", ""), (
+        "what is wrong, and what to do, are told whole"
+    )
     rules = Path(cli.env["HOME"], ".gemini", "trustedFolders.json")
     rules.write_text(json.dumps({str(cli.place): "TRUST_FOLDER"}))
     assert ("gemini", "folder") not in states(doctor(cli, "gemini"))

@@ -49,6 +49,16 @@ def test_install_status_and_uninstall(cli: CliProcess, home: Path) -> None:
     assert missing.returncode == 1 and "missing" in missing.stdout
 
 
+def test_files_are_shown_whole_and_what_is_wrong_with_one_too(cli: CliProcess, home: Path) -> None:
+    with cli.terminal("install", "claude-code", "--yes", columns=80) as terminal:
+        terminal.expect("skill /tieline   ~/.claude/skills/tieline/SKILL.md")
+        assert terminal.wait() == 0
+    (home / ".claude.json").write_text('{"theme": "dark",\n "mcpServers": oops}')
+    ended = cli.run("status", "claude-code")
+    assert "~/.claude.json: it is not valid JSON: a value is missing (line 2, column 16)" in ended.stdout
+    assert "~/.claude/CLAUDE.md" in ended.stdout
+
+
 def test_a_dry_run_shows_each_line_and_changes_nothing(cli: CliProcess, home: Path) -> None:
     said = ok(cli, "install", "--dry-run")
     assert "+[mcp_servers.tieline]" in said and '+  "hooks"' in said

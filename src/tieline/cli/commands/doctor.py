@@ -19,7 +19,7 @@ from ...protocol.messages import MessageView, NewMessage
 from .. import hub_connection
 from ..errors import FAILED
 from ..terminal.formatting import print_json, time_ago
-from ..terminal.sanitize import one_line
+from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import Cell, print_rows
 from . import harnesses
 from .harnesses import HarnessReport
@@ -71,14 +71,18 @@ def run(names: Sequence[str], *, fix: bool, canary: str, json: bool) -> int:
         print_json(findings)
     else:
         rows: list[tuple[Cell, ...]] = [
-            (each.about, each.check, (each.state, STYLES[each.state]), one_line(_words(each), 100)) for each in findings
+            (each.about, each.check, (each.state, STYLES[each.state]), one_line(each.text, 100)) for each in findings
         ]
         print_rows(("about", "check", "", ""), rows)
+        for each in findings:
+            if each.state != "ok":  # whole, which a row might not be
+                print(clean(_words(each)))
     return FAILED if any(each.state == "problem" for each in findings) else 0
 
 
 def _words(finding: Finding) -> str:
-    return f"{finding.text}. {finding.hint}" if finding.hint else finding.text
+    words = f"{finding.about}: {finding.text}"
+    return f"{words}\n  {finding.hint}" if finding.hint else words
 
 
 # --- a harness -------------------------------------------------------------------------------------------------------

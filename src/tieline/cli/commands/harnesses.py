@@ -19,7 +19,7 @@ from ...harnesses.attach_consent import ConsentUnreadable, agree, read_consent, 
 from ...harnesses.base import Detection, Harness, InstallOptions, Transport
 from ...harnesses.installer import FileChange, FileState
 from ..errors import FAILED, print_error
-from ..terminal.formatting import print_json
+from ..terminal.formatting import print_json, short_path
 from ..terminal.line_prompt import ask_line
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import Cell, print_rows
@@ -216,7 +216,11 @@ def _chosen(names: Sequence[str], options: InstallOptions, *, installing: bool) 
 
 
 def _show(plans: Sequence[HarnessPlan], *, diff: bool) -> None:
-    rows = [(plan.harness.name, change.action, change.what, change.path) for plan in plans for change in plan.changes]
+    rows = [
+        (plan.harness.name, change.action, change.what, short_path(change.path))
+        for plan in plans
+        for change in plan.changes
+    ]
     if rows:
         print_rows(("harness", "will", "what", "file"), rows)
     if diff:
@@ -284,12 +288,12 @@ def status(names: Sequence[str], *, json: bool) -> int:
     if json:
         print_json(reports)
     else:
-        rows = [
-            (each.harness, file.state, file.what, file.path + (f" ({file.problem})" if file.problem else ""))
-            for each in reports
-            for file in each.files
-        ]
+        files = [(each.harness, file) for each in reports for file in each.files]
+        rows = [(harness, file.state, file.what, short_path(file.path)) for harness, file in files]
         print_rows(("harness", "state", "what", "file"), rows)
+        for _, file in files:
+            if file.problem:  # whole, which a row might not be
+                print(clean(f"{short_path(file.path)}: {file.problem}"))
     return 0 if all(each.installed == "yes" for each in reports) else FAILED
 
 
