@@ -2,13 +2,14 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.bus.conftest import address
 from tests.mesh.conftest import OWNER, harness, open_mesh, within
 
 from tieline.bus import open_bus
-from tieline.envelopes import UnknownMessage
+from tieline.envelopes import Refused, UnknownMessage
 from tieline.errors import UsageError
 from tieline.mesh.directory import PRUNE_S, STALE_S, Filters
 from tieline.mesh.errors import NameTaken, NotRegistered, NotYours, UnknownMember
@@ -115,6 +116,26 @@ async def test_people_and_limits(mesh: Mesh) -> None:
         await mesh.send_message(ANNA, "bob", '"' * (MAX_TEXT // 2))
     with pytest.raises(UsageError, match="50"):
         await mesh.fetch_messages(BOB, limit=51)
+
+
+@pytest.mark.parametrize(
+    ("limits", "told", "hint"),
+    [
+        ({"rate_per_minute": 3}, "sent more than 3 messages within a minute", "Try again in"),
+        ({"mailbox": 3}, "3 messages already wait for", ""),
+    ],
+    ids=["flooder", "flooded"],
+)
+async def test_a_flood_is_stopped_and_nobody_else(limits: dict[str, Any], told: str, hint: str, tmp_path: Path) -> None:
+    async with open_mesh(f"sqlite://{tmp_path}/bus.db", **limits) as mesh:
+        await members(mesh)
+        for number in range(3):
+            await mesh.send_message(ANNA, "bob", f"{number}")
+        with pytest.raises(Refused, match=told) as refused:
+            await mesh.send_message(ANNA, "bob", "too much")
+        assert refused.value.hint.startswith(hint)
+        await mesh.send_message(BOB, "anna", "I am heard")
+        assert [message.text for message in (await mesh.fetch_messages(BOB)).messages] == ["0", "1", "2"]
 
 
 async def test_a_fetch_is_bounded_by_bytes_and_the_rest_stays_unread(mesh: Mesh) -> None:
