@@ -28,6 +28,7 @@ from tieline.events import (
     TurnStarted,
 )
 from tieline.harnesses.attach_consent import CurrentConsent
+from tieline.policy import Policy
 from tieline.script import Say
 from tieline.sessions.ask_rules import AskRule
 from tieline.sessions.attached_session import (
@@ -57,11 +58,11 @@ class RecordingTerminal:
         self.said: list[str] = []
         self.failures = 0
 
-    async def prompt(self, text: str) -> None:
+    async def prompt(self, text: str, *, model: str = "", effort: str = "") -> None:
         if self.failures:
             self.failures -= 1
             raise TerminalUnreachable("it is just starting")
-        self.said.append(text)
+        self.said.append(" ".join(filter(None, (text, model, effort))))
 
     async def steer(self, text: str) -> None:
         self.said.append(f"steer {text}")
@@ -274,6 +275,36 @@ async def test_what_a_terminal_does_not_take_is_refused(tmp_path: Path) -> None:
         await session.detach()
         adopted = await manager.adopt(session.record.id)
         assert (adopted.kind, adopted.native_id, adopted.status) == ("driven", NATIVE, "idle")
+
+
+async def test_a_model_goes_to_the_terminal_with_the_next_prompt_once_and_what_the_terminal_has_is_shown(
+    tmp_path: Path,
+) -> None:
+    async with manager_in(tmp_path) as manager:
+        terminal = RecordingTerminal("prompt", "model")
+        session = await attached(manager, tmp_path, terminal)
+        id = session.record.id
+        for model in ("first", "typed"):  # the second was chosen at the terminal
+            tell(session, Init("codex", NATIVE, str(tmp_path), model))
+            await session.flush()
+            assert manager.get(id).model == model
+        await manager.update(id, model="mine", effort="high")
+        tell(session, Init("codex", NATIVE, str(tmp_path), "typed"))
+        await session.flush()
+        assert manager.get(id).model == "mine", "it has not heard of it yet"
+        with pytest.raises(UsageError, match="policy of a session in a terminal cannot be changed from here"):
+            await manager.update(id, policy=Policy(), model="other")
+    async with manager_in(tmp_path) as manager:  # a hub later
+        terminal.failures = 1
+        session = await attached(manager, tmp_path, terminal)
+        await manager.prompt(id, "go", id="p1")
+        await eventually(lambda: manager.get(id).problem == "it is just starting", "it is not said")
+        await eventually(lambda: terminal.said == ["go mine high"], "it was not sent")
+        tell(session, TurnStarted("go", "t1"), Done("success"))
+        await session.flush()
+        await manager.prompt(id, "on", id="p2")
+        await eventually(lambda: terminal.said[1:] == ["on"], "it was sent again")
+        assert (manager.get(id).model, manager.get(id).model_unsent, manager.get(id).problem) == ("mine", False, "")
 
 
 async def test_turns_that_we_ran_are_not_told_again_when_it_is_back_in_a_terminal(tmp_path: Path) -> None:

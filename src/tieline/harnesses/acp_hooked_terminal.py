@@ -124,7 +124,7 @@ class HookedTerminal(Generic[Events]):
 
     # --- what people say elsewhere ---------------------------------------------------------------------------
 
-    async def prompt(self, text: str) -> None:
+    async def prompt(self, text: str, *, model: str = "", effort: str = "") -> None:
         raise TerminalUnreachable(self.how)
 
     async def steer(self, text: str) -> None:

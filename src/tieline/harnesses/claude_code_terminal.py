@@ -97,7 +97,7 @@ class ClaudeCodeTerminal:
 
     # --- what people say elsewhere -------------------------------------------------------------------------
 
-    async def prompt(self, text: str) -> None:
+    async def prompt(self, text: str, *, model: str = "", effort: str = "") -> None:
         if self._status not in ("", "idle"):
             raise TerminalUnreachable("Claude Code is not idle")
         await self.steer(text)

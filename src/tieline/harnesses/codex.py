@@ -31,7 +31,7 @@ class Codex(Harness):
     display_name = "Codex"
     attach_terms = AttachTerms(
         reads="its threads, from the daemon that its terminals share",
-        can="prompt, steer and interrupt a session, answer its approvals and questions",
+        can="prompt, steer and interrupt a session, choose its model, answer its approvals and questions",
     )
     resume_command = ("codex", "resume")
     programs = ("codex",)

@@ -112,7 +112,7 @@ async def loaded_threads(peer: Peer) -> list[str]:
 class CodexTerminal:
     """Lives from the terminal's start to its end, over several connections: `follow` is one of them."""
 
-    remote: tuple[Remote, ...] = ("prompt", "steer", "abort", "answer", "question")
+    remote: tuple[Remote, ...] = ("prompt", "steer", "abort", "answer", "question", "model")
 
     def __init__(self, attacher: Attacher, thread: Thread, reading: asyncio.Semaphore | None = None) -> None:
         """`reading` is held for each part of a history: of many long ones only few are in memory at once."""
@@ -273,6 +273,9 @@ class CodexTerminal:
     # --- what the daemon says --------------------------------------------------------------------------
 
     def notified(self, method: str, params: Params) -> None:
+        if method == "thread/settings/updated":
+            self._note_model(params)
+            return
         if not self._live.is_set():
             if len(self._held) == MAX_HELD:
                 self._behind.set()
@@ -289,6 +292,13 @@ class CodexTerminal:
         if method == "item/completed" and item.get("type") == "userMessage":
             self._hear(item)
         self._normaliser.feed(method, params)
+
+    def _note_model(self, params: Params) -> None:
+        settings: Params = params.get("threadSettings") or {}
+        if isinstance(model := settings.get("model"), str):
+            self.thread = msgspec.structs.replace(self.thread, model=model)
+            if self._session is not None:
+                self._session.tell(Init(HARNESS, self.thread.id, self.thread.cwd, model, self.thread.cli_version or ""))
 
     async def requested(self, method: str, params: Params, resolved: asyncio.Event) -> Any:
         """An ask of the terminal's, which may answer it first: then it is resolved."""
@@ -351,8 +361,9 @@ class CodexTerminal:
 
     # --- what goes back --------------------------------------------------------------------------------
 
-    async def prompt(self, text: str) -> None:
-        await self._ask_codex("turn/start", input=content(self._pending_reasons.prepend_to(Prompt(text))))
+    async def prompt(self, text: str, *, model: str = "", effort: str = "") -> None:
+        chosen = {name: value for name, value in (("model", model), ("effort", effort)) if value}
+        await self._ask_codex("turn/start", input=content(self._pending_reasons.prepend_to(Prompt(text))), **chosen)
 
     async def steer(self, text: str) -> None:
         await self._steer(self._turn, text)

@@ -31,7 +31,7 @@ class OpenCodeIntegration(Harness):
     display_name = "OpenCode"
     attach_terms = AttachTerms(
         reads="the messages of its sessions, by the plugin",
-        can="prompt, steer and interrupt a session, answer its permission prompts and questions",
+        can="prompt, steer and interrupt a session, choose its model, answer its permission prompts and questions",
     )
     resume_command = ("opencode", "--session")
     programs = ("opencode",)

@@ -325,12 +325,12 @@ export const Tieline = async ({ client, directory }) => {
 
   // --- the hub ---
 
-  const handOver = async ({ text_id, session, text, sender }) => {
+  const handOver = async ({ text_id, session, text, sender, model, effort }) => {
     let error = ""
     const id = hub.id
     try {
       const arrives = new Promise((resolve) => arriving.set(text, () => resolve(true)))
-      const body = { ...(await mode(session)), parts: [{ type: "text", text }] }
+      const body = { ...(await mode(session)), ...chosen(model, effort), parts: [{ type: "text", text }] }
       const answer = await client.session.promptAsync({ path: { id: session }, body })
       if (answer.error) error = JSON.stringify(answer.error).slice(0, 500)
       // It answers before it has the message, and much before where it has just been started.
@@ -354,6 +354,12 @@ export const Tieline = async ({ client, directory }) => {
       }
     }
     return modes.get(session) ?? {}
+  }
+
+  const chosen = (name, variant) => {
+    if (!name) return variant ? { variant } : {}
+    const [providerID, ...model] = name.split("/")
+    return { model: { providerID, modelID: model.join("/") }, variant: variant || undefined }
   }
 
   const noteMode = ({ sessionID, agent, model }) => {

@@ -44,7 +44,7 @@ class TerminalBehind(Exception):
 
 
 class OpenCodeTerminal:
-    remote: tuple[Remote, ...] = ("prompt", "steer", "abort", "answer", "question")
+    remote: tuple[Remote, ...] = ("prompt", "steer", "abort", "answer", "question", "model")
 
     def __init__(self, reach: PluginReach, native_id: str, cwd: str) -> None:
         self.native_id = native_id
@@ -79,9 +79,10 @@ class OpenCodeTerminal:
         link = self._reach.link_of(self.native_id)
         return link.process if link is not None else 0
 
-    async def prompt(self, text: str) -> None:
+    async def prompt(self, text: str, *, model: str = "", effort: str = "") -> None:
+        session = HarnessSession(harness=self._reach.harness, session=self.native_id)
         try:
-            await self._reach.push(HarnessSession(harness=self._reach.harness, session=self.native_id), text, sender="")
+            await self._reach.push(session, text, sender="", model=model, effort=effort)
         except Unreachable as error:
             raise TerminalUnreachable(str(error)) from None
 

@@ -74,7 +74,7 @@ class QwenTerminal(HookedTerminal[QwenEvents]):
         self._path = path
         self._changed.set()
 
-    async def prompt(self, text: str) -> None:
+    async def prompt(self, text: str, *, model: str = "", effort: str = "") -> None:
         """What it is given in a turn would wait in its memory, and be lost with it: we keep it until it is idle."""
         activity = self._activity()
         if activity == "working" or (activity == "unknown" and self._events.turn is not None):

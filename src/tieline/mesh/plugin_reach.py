@@ -89,9 +89,9 @@ class PluginReach:
     async def taken(self, session: HarnessSession, ids: set[str]) -> set[str]:
         return set()  # its history cannot be asked
 
-    async def push(self, session: HarnessSession, text: str, sender: str) -> None:
+    async def push(self, session: HarnessSession, text: str, sender: str, *, model: str = "", effort: str = "") -> None:
         id = secrets.token_urlsafe(12)
-        command = PluginText(text_id=id, session=session.session, text=text, sender=sender)
+        command = PluginText(text_id=id, session=session.session, text=text, sender=sender, model=model, effort=effort)
         if error := (await self._hand_over(session.session, id, command)).error:
             raise Unreachable(f"{self.harness} did not take the message: {error}")
 

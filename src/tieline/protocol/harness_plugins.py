@@ -63,6 +63,8 @@ class PluginText(Struct, frozen=True, kw_only=True):
     session: str
     text: str
     sender: str
+    model: str = ""  # as provider/model; empty: the session's own
+    effort: str = ""
 
 
 class PluginFollow(Struct, frozen=True, kw_only=True):

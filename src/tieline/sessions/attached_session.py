@@ -79,8 +79,9 @@ class HarnessTerminal(Protocol):
         """The process below which the agent's tools run: what descends from it may not answer its asks. 0: unknown."""
         ...
 
-    async def prompt(self, text: str) -> None:
-        """Begin a turn in the idle session. Raises TerminalUnreachable."""
+    async def prompt(self, text: str, *, model: str = "", effort: str = "") -> None:
+        """Begin a turn in the idle session, with another model from it on where these name one. Raises
+        TerminalUnreachable."""
         ...
 
     async def steer(self, text: str) -> None:
@@ -327,12 +328,20 @@ class AttachedSession:
                 prompt = await self._prompts.start(self.record.id)
                 if prompt is None:
                     return
+                record = self.record
                 try:
-                    await terminal.prompt(prompt.text)
-                    return  # its turn tells the rest
+                    if not record.model_unsent:
+                        await terminal.prompt(prompt.text)
+                        return  # its turn tells the rest
+                    await terminal.prompt(prompt.text, model=record.model, effort=record.effort)
+                    if (self.record.model, self.record.effort) == (record.model, record.effort):
+                        await self._change(model_unsent=False, problem="")
+                    return
                 except (TerminalUnreachable, OSError, TimeoutError) as error:
                     log.info("the terminal of %s did not take a prompt: %s", self.record.id, error)
                     await self._prompts.give_back(prompt)
+                    if record.model_unsent:  # perhaps that is why: a person can choose another
+                        await self._change(problem=str(error))
             except BusClosed:
                 return
             except BusError as error:
@@ -375,6 +384,8 @@ class AttachedSession:
             await self._log.announce(id, event)
             return
         changes: dict[str, Any] = {"cursor": cursor} if cursor else {}
+        if isinstance(event, Init) and event.model not in ("", self.record.model) and not self.record.model_unsent:
+            changes["model"] = event.model  # also when it was changed at the terminal
         if self._is_our_turn(event) or self._written.has(event):
             if changes:
                 await self._change(**changes)
@@ -398,8 +409,6 @@ class AttachedSession:
                 if prompt is not None:
                     await self._prompts.finish(id, event.status, event.error)
                 self.wake()
-            case Init(model=model):
-                await self._change(model=self.record.model or model, **changes)
             case Text(text=text) if text.strip():
                 self.record = replace(self.record, last_line=last_line(text), **changes)
             case _ if changes:

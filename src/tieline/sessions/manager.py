@@ -277,12 +277,8 @@ class SessionManager:
         allowed = {"title", "policy", "model", "effort", "archived"}
         if unknown := set(changes) - allowed:
             raise UsageError(f"{', '.join(sorted(unknown))} cannot be changed", field=min(unknown))
-        if self.get(id).kind == "attached" and (theirs := set(changes) - {"title", "archived"}):
-            raise UsageError(
-                f"{', '.join(sorted(theirs))} of a session in a terminal cannot be changed from here",
-                field=min(theirs),
-                hint="Change it at the terminal.",
-            )
+        if (record := self.get(id)).kind == "attached":
+            return await self._update_attached(record, changes)
         opening = set(AgentOptions.__struct_fields__) & set(changes)
         if opening:  # else its directory need not even be there
             check_spec(self.driver(self.get(id).agent), self._spec(replace(self.get(id), **changes)))
@@ -293,6 +289,19 @@ class SessionManager:
             await runner.close()
             await self._store.keep(runner.record)
         return await self._keep(replace(self.get(id), **changes))
+
+    async def _update_attached(self, record: SessionRecord, changes: Mapping[str, Any]) -> SessionRecord:
+        """A new model holds from the next prompt from elsewhere, which brings it to the terminal."""
+        chosen = {"model", "effort"} & set(changes) if "model" in record.remote else set[str]()
+        if theirs := set(changes) - {"title", "archived"} - chosen:
+            raise UsageError(
+                f"{', '.join(sorted(theirs))} of a session in a terminal cannot be changed from here",
+                field=min(theirs),
+                hint="Change it at the terminal.",
+            )
+        if chosen:
+            changes = {**changes, "model_unsent": True}
+        return await self._keep(replace(record, **changes))
 
     async def close(self, id: str) -> SessionRecord:
         """End its agent. What it said stays; prompting it again resumes it where the agent can."""

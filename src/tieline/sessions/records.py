@@ -35,9 +35,9 @@ AskStatus = Literal["pending", "answered", "expired", "withdrawn"]
 SessionKind = Literal["driven", "attached"]
 """driven: Tieline runs its agent · attached: a person runs it in a terminal, and Tieline reads along."""
 
-Remote = Literal["prompt", "steer", "abort", "answer", "question"]
+Remote = Literal["prompt", "steer", "abort", "answer", "question", "model"]
 """What can be done to a terminal's session from elsewhere: prompt it while it is idle · steer its running turn · abort
-that turn · answer its permission prompts · answer its questions."""
+that turn · answer its permission prompts · answer its questions · change its model and effort."""
 
 LINE = 200
 """Characters of an answer that are shown in lists."""
@@ -79,6 +79,7 @@ class SessionRecord(AgentOptions, frozen=True, kw_only=True):
     archived: bool = False
     team: str = ""  # the team conversation that it is a member of
     remote: tuple[Remote, ...] = ()  # of an attached one: what its harness lets us do; the rest is the terminal's
+    model_unsent: bool = False  # model and effort were changed here: the next prompt brings them to its terminal
     cursor: str = ""  # of an attached one: how far its harness's own history was read
     adopted_at: int = 0  # where the log stood when we took it over from its terminal
 

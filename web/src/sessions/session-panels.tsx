@@ -6,7 +6,7 @@ import { back, navigate, sessionUrl } from '../app/router'
 import { commandsOfSession, PendingCommands, trackCommand } from '../commands/pending-commands'
 import { openedFile } from '../files/opened-file'
 import type * as P from '../generated/protocol'
-import { agentName, ago, compactNumber, cost, duration, enforcement, sessionTitle } from '../shared/format'
+import { agentName, ago, canDo, compactNumber, cost, duration, enforcement, sessionTitle } from '../shared/format'
 import { visible } from '../shared/visible-text'
 import { nodes, now, thread } from '../store/store'
 import { Problem, Sheet } from '../ui/components'
@@ -94,16 +94,17 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
     void trackCommand<T>(what, session.id, request(method, at, body)).then((value) => { setProblem(''); then?.(value) }, (error: unknown) => setProblem(errorMessage(error)))
   const change = (what: string, body: P.SessionChange, then?: () => void) => sendCommand(what, 'PATCH', path, body, then)
   const driven = session.kind !== 'attached'
+  const choosesModel = canDo(session, 'model')
   const archive = session.archived ? 'Unarchive' : 'Archive'
   const close = () => { if (!docked) back(sessionUrl(session.id)) }
   const policy = POLICIES.find((one) => (['file_write', 'shell', 'network'] as const).every((part) => one.policy[part] === session.policy[part]))
   return (
     <>
       <Problem text={problem} />
-      <form class="stack" onSubmit={(event) => { event.preventDefault(); change('Title, model and effort', { title: name, ...(features.includes('model') && driven && model !== session.model ? { model } : {}), ...(driven && effort !== session.effort ? { effort } : {}) }, close) }}>
+      <form class="stack" onSubmit={(event) => { event.preventDefault(); change('Title, model and effort', { title: name, ...(features.includes('model') && choosesModel && model !== session.model ? { model } : {}), ...(choosesModel && effort !== session.effort ? { effort } : {}) }, close) }}>
         <label>Title<input type="text" value={name} placeholder={sessionTitle(session)} onInput={(event) => setName(event.currentTarget.value)} /></label>
-        {agent && features.includes('model') && driven && <ModelPicker label="Model, from the next turn" node={node} agent={agent} value={model} placeholder={init?.model || 'the agent’s own choice'} onChange={setModel} />}
-        {driven && <EffortSelect label="Effort, from the next turn" levels={effortsOf(agent, model)} value={effort} onChange={setEffort} />}
+        {agent && features.includes('model') && choosesModel && <ModelPicker label={driven ? 'Model, from the next turn' : 'Model, from the next prompt from here'} node={node} agent={agent} value={model} placeholder={init?.model || 'the agent’s own choice'} onChange={setModel} />}
+        {choosesModel && <EffortSelect label={driven ? 'Effort, from the next turn' : 'Effort, from the next prompt from here'} levels={effortsOf(agent, model)} value={effort} onChange={setEffort} />}
         {driven && <label>Policy
           <select value={policy?.name ?? ''} onChange={(event) => change('Policy', { policy: event.currentTarget.value })}>
             {!policy && <option value="">Custom</option>}
@@ -111,7 +112,7 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
           </select>
           {policy && <small class="faint">It {policy.description}.</small>}
         </label>}
-        {!driven && <p class="faint">It runs in a terminal: its model, its permissions and its end are decided there.</p>}
+        {!driven && <p class="faint">It runs in a terminal: its {choosesModel ? '' : 'model, its '}permissions and its end are decided there.</p>}
         <button type="submit" class="primary">Save</button>
       </form>
       <dl class="facts">
