@@ -16,8 +16,8 @@ it('says of a sum whether it is all of it', () => {
     [{ partial_turns: 1 }, '≥ $0.50', '≥ 1.5k', '1 min 30 s'],
     [{ turns: 2, unknown_turns: 1 }, '≥ $0.50', '≥ 1.5k', '1 min 30 s'],
     [{ turns: 3, turns_with_cost: 1 }, '≥ $0.50', '1.5k', '1 min 30 s'],
-    [{ turns_with_cost: 0, tokens: { output: 7 } }, 'not told', '7', '1 min 30 s'],
-    [{ tokens: {}, unknown_turns: 1, turns_with_cost: 0, duration_s: 7500 }, 'not told', 'not told', '2 h 5 min'],
+    [{ turns_with_cost: 0, tokens: { output: 7 } }, 'not reported', '7', '1 min 30 s'],
+    [{ tokens: {}, unknown_turns: 1, turns_with_cost: 0, duration_s: 7500 }, 'not reported', 'not reported', '2 h 5 min'],
     [{ turns: 0, turns_with_cost: 0, tokens: {}, duration_s: 0 }, '–', '–', '0 ms'],
   ]
   for (const [more, ...expected] of cases) expect((['cost', 'tokens', 'time'] as const).map((measure) => valueText(row('x', more), measure))).toEqual(expected)

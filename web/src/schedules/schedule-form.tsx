@@ -115,8 +115,9 @@ export function ScheduleForm(props: { schedule?: P.ScheduleView; onClose: () => 
           <legend>Rules</legend>
           <label>Policy
             <select value={policy} onChange={(event) => setPolicy(event.currentTarget.value)}>
-              {known && <option value="">As it is</option>}{POLICIES.map((one) => <option key={one.name} value={one.name}>{one.title}: {one.description}</option>)}
+              {known && <option value="">As it is</option>}{POLICIES.map((one) => <option key={one.name} value={one.name}>{one.title}</option>)}
             </select>
+            {POLICIES.filter((one) => one.name === policy).map((one) => <small key={one.name} class="faint">It {one.description}.</small>)}
           </label>
           <label>While the run before goes on
             <select value={overlap} onChange={(event) => setOverlap(event.currentTarget.value as typeof overlap)}><option value="skip">Skip</option><option value="queue">Run afterwards</option></select>

@@ -121,8 +121,8 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
         <div><dt>Machine</dt><dd>{node?.name || session.node}</dd></div>
         <div><dt>Directory</dt><dd><code>{visible(session.cwd)}</code></dd></div>
         {session.branch && <div><dt>Branch</dt><dd><code>{visible(session.branch)}</code></dd></div>}
-        {init?.receipt && (['file_write', 'shell', 'network'] as const).map((one) => (
-          <div key={one}><dt>{one.replace('_', ' ')}</dt><dd>{enforcement(init.receipt![one])}</dd></div>
+        {init?.receipt && ([['file_write', 'Edits'], ['shell', 'Commands'], ['network', 'Network']] as const).map(([one, name]) => (
+          <div key={one}><dt>{name}</dt><dd>{enforcement(init.receipt![one])}</dd></div>
         ))}
       </dl>
       {session.worktree && <WorktreePanel session={session} />}

@@ -23,7 +23,7 @@ export function isComplete(totals: P.UsageTotals, measure: Measure): boolean {
 
 export function valueText(totals: P.UsageTotals, measure: Measure): string {
   const value = valueOf(totals, measure)
-  if (value === undefined) return totals.turns ? 'not told' : '–'
+  if (value === undefined) return totals.turns ? 'not reported' : '–'
   const text = measure === 'time' ? duration(value) : measure === 'cost' ? cost({ cost_usd: value }) : compactNumber(value)
   return isComplete(totals, measure) ? text : `≥ ${text}`
 }
