@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from contextlib import aclosing
 from pathlib import Path
 
@@ -30,6 +31,25 @@ async def test_it_is_held_by_one(tmp_path: Path) -> None:
         assert not first.valid
         assert await second.acquire()
         await second.release()
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="only Linux has a clock of its own for this")
+async def test_a_machine_that_slept_for_longer_does_not_hold_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table let go of it meanwhile, so another machine may have it."""
+    read, asleep = time.clock_gettime, 0.0
+
+    def clock_gettime(clock: int) -> float:
+        return read(clock) + (asleep if clock == time.CLOCK_BOOTTIME else 0.0)
+
+    monkeypatch.setattr(time, "clock_gettime", clock_gettime)
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
+        lease = ActiveLease(bus.table("relay"), 10)
+        assert await lease.acquire() and lease.valid
+        asleep = 60.0
+        assert not lease.valid
+        await lease.release()
 
 
 async def test_a_holder_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:

@@ -62,11 +62,11 @@ class ActiveLease:
 
     @property
     def valid(self) -> bool:
-        return time.monotonic() < self._until
+        return _now() < self._until
 
     async def acquire(self) -> bool:
         """Whether the lease is ours now."""
-        asked = time.monotonic()
+        asked = _now()
         value = msgspec.json.encode(self.holder)
         try:
             entry = await self._table.get(KEY)
@@ -88,8 +88,8 @@ class ActiveLease:
         """Renew the lease; returns when it is lost."""
         value = msgspec.json.encode(self.holder)
         while True:
-            await asyncio.sleep(max(0.01, min(self._ttl / 3, self._until - time.monotonic())))
-            asked = time.monotonic()
+            await asyncio.sleep(max(0.01, min(self._ttl / 3, self._until - _now())))
+            asked = _now()
             if asked >= self._until:
                 return
             try:
@@ -138,6 +138,16 @@ class ActiveLease:
             await holding
         finally:
             await cancel_and_wait(holding)
+
+
+def _now() -> float:
+    """Goes on while the machine sleeps, as the table's expiry does: who wakes up late must not take the lease for its
+    own. `time.monotonic` stands still meanwhile."""
+    return time.clock_gettime(_CLOCK)
+
+
+_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""On a Mac it is CLOCK_MONOTONIC that counts sleep."""
 
 
 def _machine() -> str:
