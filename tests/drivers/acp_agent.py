@@ -4,6 +4,7 @@ what the real agents of the tests do not. The first word of a prompt says what."
 import asyncio
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import acp
@@ -159,6 +160,21 @@ class Agent:
         tool = schema.ToolCallUpdate(tool_call_id=call, kind="execute", status="pending", title=title)
         answer = await self.client.request_permission(self.id, tool, options)
         await self.say(getattr(answer.outcome, "option_id", answer.outcome.outcome))
+
+    async def do_crowd(self, pipe: str) -> None:
+        """Ask; when somebody writes into the pipe, say much and ask once more, while the first is still open."""
+        options = [schema.PermissionOption(option_id="yes", name="Yes", kind="allow_once")]
+
+        def ask(call: str) -> Any:
+            tool = schema.ToolCallUpdate(tool_call_id=call, kind="execute", status="pending", title=f"make {call}")
+            return asyncio.create_task(self.client.request_permission(self.id, tool, options))
+
+        asks = [ask("first")]
+        await asyncio.to_thread(Path(pipe).read_text)
+        await self.say("More.\n\n" * 40)
+        asks.append(ask("second"))
+        await asyncio.gather(*asks)
+        await self.say("Both.")
 
     async def do_ignore(self, _: str) -> None:
         """Ask, and run it whatever the answer is."""

@@ -96,6 +96,24 @@ describe('the panel', () => {
     expect(box.textContent).toContain('Without the repository’s hooks.')
   })
 
+  it('keeps the lines while one of them is commented on', async () => {
+    let text = DIFF
+    const { box, posted, button } = await panel((_, path) => (path.includes('/diff') ? [200, { diff: text }] : undefined))
+    ;[...box.querySelectorAll<HTMLButtonElement>('.diff-line.tappable')].find((one) => one.textContent!.includes('new two'))!.click()
+    const comment = await vi.waitFor(() => box.querySelector<HTMLTextAreaElement>('.remark textarea') ?? Promise.reject(new Error('no form')), 10_000)
+    comment.value = 'why two?'
+    comment.dispatchEvent(new Event('input', { bubbles: true }))
+    text = DIFF.replace('+new one\n', '+new one\n+in between\n').replace('+1,5', '+1,6')
+    box.querySelector<HTMLInputElement>('input[type=checkbox]')!.click() // anything that fetches the changes again
+    await vi.waitFor(() => expect(box.textContent).toContain('There are newer changes'), 10_000)
+    expect(box.textContent).not.toContain('in between')
+    button('Add comment').click()
+    await vi.waitFor(() => expect(box.textContent).toContain('in between'), 10_000)
+    expect(box.querySelector('.remark')).toBeNull()
+    button('Send as one prompt').click()
+    await vi.waitFor(() => expect(JSON.stringify(posted().at(-1))).toMatch(/src\/a.py:3.*new two.*why two/), 10_000)
+  })
+
   it('stages a file, and commits with the message', async () => {
     const { box, posted, button } = await panel()
     box.querySelector<HTMLInputElement>('input[type=checkbox]')!.click()

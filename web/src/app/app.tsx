@@ -129,8 +129,8 @@ export function App() {
         </div>
         <ConnectionBar />
         <div class="side-scroll">
-          <PendingCommands of={commandsOfMissingSessions()} />
           <NeedsYou />
+          <PendingCommands of={commandsOfMissingSessions()} />
           <SessionList />
         </div>
         {isDesktop.value && <Separator column="list" label="Width of the list" controls={list ? 'content' : 'side'} />}

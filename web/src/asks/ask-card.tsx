@@ -9,6 +9,7 @@ import { cardsMoving, nodes, now, sessions, pauseCardButtons } from '../store/st
 import { HoldButton, Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { lazy } from '../ui/lazy'
+import { ignoreTaps } from '../ui/moving'
 import { isLong, partsOf, AskParts } from './ask-parts'
 import { danger } from './danger'
 import { decide, decisionFor, type SentDecision } from './decisions'
@@ -68,7 +69,10 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
     card.current?.scrollIntoView({ block: 'nearest' })
   }, [wanted])
   return (
-    <article ref={card} tabIndex={-1} class={`ask ${reason ? 'danger' : ''} ${open ? '' : 'over'}`} aria-label={askHeading(ask)} data-ask={record.id}>
+    <article
+      ref={card} tabIndex={-1} class={`ask ${reason ? 'danger' : ''} ${open ? '' : 'over'}`} aria-label={askHeading(ask)} data-ask={record.id} data-waits={open ? record.id : undefined}
+      onClickCapture={ignoreTaps}
+    >
       {!inThread && session && (
         <a class="ask-from" href={sessionUrl(session.id)} data-internal="1">
           <span class="agent-dot" data-agent={session.agent} aria-hidden="true" />
@@ -152,7 +156,7 @@ function DecisionButtons({ record, hold, showAll }: { record: P.AskRecord; hold:
         </label>
         <div class="row">
           <button type="button" onClick={() => setDenying(false)}>Back</button>
-          <button type="submit" class="deny grow">Deny</button>
+          <button type="submit" class="deny grow" aria-disabled={cardsMoving.value}>Deny</button>
         </div>
       </form>
     )
@@ -172,10 +176,10 @@ function DecisionButtons({ record, hold, showAll }: { record: P.AskRecord; hold:
       )}
       <div class="row ask-buttons">
         <button type="button" class="deny" onClick={() => setDenying(true)}>Deny …</button>
-        {showAll && !ask.withheld && <button type="button" class="grow" onClick={showAll}>Show all of it, then decide</button>}
+        {showAll && !ask.withheld && <button type="button" class="grow" aria-disabled={cardsMoving.value} onClick={showAll}>Show all of it, then decide</button>}
         {allowable && (hold
           ? <HoldButton class="allow grow" label="Hold to allow" onConfirm={allow} />
-          : <button type="button" class="allow primary grow" aria-disabled={cardsMoving.value} onClick={() => { if (!cardsMoving.peek()) allow() }}>{label}</button>)}
+          : <button type="button" class="allow primary grow" aria-disabled={cardsMoving.value} onClick={allow}>{label}</button>)}
       </div>
       {canBecomeRule && <button ref={always} type="button" class="plain always" aria-haspopup="dialog" onClick={() => setRuling(true)}>Always …</button>}
       {ruling && <RuleSheet record={record} onClose={() => setRuling(false)} />}
@@ -206,7 +210,6 @@ function Questions({ record }: { record: P.AskRecord }) {
                 <button
                   key={choice.id} type="button" aria-disabled={cardsMoving.value} class={on ? 'choice on' : 'choice'} aria-pressed={single ? undefined : on}
                   onClick={() => {
-                    if (cardsMoving.peek()) return
                     if (single) { submit({ [question.id]: [choice.label] }); return }
                     const before = question.many ? (chosen[question.id] ?? []) : []
                     setChosen({ ...chosen, [question.id]: on ? before.filter((one) => one !== choice.label) : [...before, choice.label] })
@@ -227,8 +230,8 @@ function Questions({ record }: { record: P.AskRecord }) {
         </fieldset>
       ))}
       <div class="row">
-        <button type="button" class="deny" onClick={() => void decide(record, { decision: 'deny', reason: 'the person did not want to answer' })}>Skip</button>
-        <button type="submit" class="primary grow" disabled={!complete}>Answer</button>
+        <button type="button" class="deny" aria-disabled={cardsMoving.value} onClick={() => void decide(record, { decision: 'deny', reason: 'the person did not want to answer' })}>Skip</button>
+        <button type="submit" class="primary grow" disabled={!complete} aria-disabled={cardsMoving.value}>Answer</button>
       </div>
     </form>
   )

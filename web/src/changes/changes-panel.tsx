@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ApiError, errorMessage, get, request } from '../api/client'
 import { isDesktop } from '../app/columns'
 import { commandsOfSession, dismissCommand, PendingCommands, trackCommand } from '../commands/pending-commands'
-import { DiffView } from '../diff/diff-view'
+import { Commenting, DiffView } from '../diff/diff-view'
 import { formatComment, parseDiff, type FileDiff } from '../diff/parse-diff'
 import type * as P from '../generated/protocol'
 import { sendPrompt } from '../prompts/outbox'
@@ -40,8 +40,12 @@ export function ChangesPanel({ session }: { session: P.SessionRecord }) {
   const [round, setRound] = useState(0)
   const [box, width] = useWidth()
   const moments = [session.id, session.turns, session.status, round]
-  const diff = useFetched(() => get<P.DiffText>(`${base}/diff${since === 'commit' ? '?since=commit' : ''}`), [...moments, since])
-  const tree = useFetched(() => get<P.WorkingTree>(`${base}/changes`), moments)
+  const [comments, setComments] = useState(0) // that are being written
+  const found = { diff: useFetched(() => get<P.DiffText>(`${base}/diff${since === 'commit' ? '?since=commit' : ''}`), [...moments, since]), tree: useFetched(() => get<P.WorkingTree>(`${base}/changes`), moments) }
+  const held = useRef(found)
+  if (!comments) held.current = found // else the line that is commented on would become another
+  const { diff, tree } = held.current
+  const newer = comments > 0 && found.diff.value?.diff !== diff.value?.diff
   const ready = !!diff.value && (!!tree.value || !!tree.problem) // together: what came later would push the lines away under a finger
   const repository = tree.value?.top ? tree.value : undefined
   const files = useMemo(() => parseDiff(diff.value?.diff ?? ''), [diff.value])
@@ -91,6 +95,7 @@ export function ChangesPanel({ session }: { session: P.SessionRecord }) {
     if (send) sendPrompt(session.id, formatComment(path, line, text))
     else addComment(session.id, { path, line, text })
   }
+  const [onCommenting] = useState(() => (by: 1 | -1) => setComments((before) => before + by))
   const patch = shown ? filePatch(diff.value!.diff, shown) : diff.value?.diff ?? ''
   const [added, removed] = [sum(files, 'added'), sum(files, 'removed')]
   return (
@@ -122,8 +127,8 @@ export function ChangesPanel({ session }: { session: P.SessionRecord }) {
         </nav>
       )}
       {repository && <CommitBox tree={repository} onCommit={async (message) => !!(await change('Commit', 'commit', { message }))} onStageAll={() => void change('Stage', 'stage', { paths: repository.files.filter((file) => file.unstaged && !file.nested).map((file) => file.path) })} />}
-      {ready && <DiffView key={shown} diff={patch} sideBySide={wide && sided} onComment={onComment} />}
-      {ready && files.length > 0 && <p class="faint small-text">Choose a line to comment on it.</p>}
+      {ready && <Commenting.Provider value={onCommenting}><DiffView key={`${since} ${shown}`} diff={patch} sideBySide={wide && sided} onComment={onComment} /></Commenting.Provider>}
+      {ready && files.length > 0 && <p class="faint small-text" role="status">{newer ? 'There are newer changes: they are shown when your comment is done.' : 'Choose a line to comment on it.'}</p>}
       <Review session={session.id} />
       {step && <ConfirmPlan plan={step.plan} verb={VERBS[step.action]} changed={step.changed} problem={step.problem} onConfirm={() => confirm(step)} onClose={() => setStep(undefined)} />}
       {proposing && <PullRequestForm suggested={session.title} problem={problem} onSubmit={(title, body) => void ask('pull-request', { title, body })} onClose={() => setProposing(false)} />}

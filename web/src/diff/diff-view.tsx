@@ -1,5 +1,6 @@
 /** A unified diff by file; a tap on a line opens a comment to the agent. */
-import { useMemo, useState } from 'preact/hooks'
+import { createContext } from 'preact'
+import { useContext, useEffect, useMemo, useState } from 'preact/hooks'
 import { relativeTo } from '../shared/format'
 import { visible } from '../shared/visible-text'
 import { Tokens } from '../ui/code'
@@ -10,6 +11,9 @@ import { parseDiff, type DiffLine, type FileDiff, type Hunk } from './parse-diff
 import { pairLines } from './side-by-side'
 
 type OnComment = (path: string, line: DiffLine, comment: string, send: boolean) => void
+
+/** Told when a comment is begun, and when it is over: meanwhile its line should stay what and where it is. */
+export const Commenting = createContext<(by: 1 | -1) => void>(() => undefined)
 
 const SIGN = { same: ' ', add: '+', del: '−', note: ' ' }
 const FOLD_ABOVE = 400 // lines of a file beyond which it is folded at first
@@ -88,6 +92,12 @@ export function highlightHunk({ lines }: Hunk, path: string, highlighter: typeof
 function DiffLineView({ path, line, tokens, onComment, side }: { path: string; line: DiffLine; tokens?: readonly Token[]; onComment?: OnComment; side?: 'left' | 'right' }) {
   const [open, setOpen] = useState(false)
   const [text, setText] = useState('')
+  const commenting = useContext(Commenting)
+  useEffect(() => {
+    if (!open) return undefined
+    commenting(1)
+    return () => commenting(-1)
+  }, [open])
   const inner = (
     <>
       <span class="diff-number" aria-hidden="true">{(side === 'left' ? line.before : line.after || line.before) || ''}</span>

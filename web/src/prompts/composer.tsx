@@ -10,6 +10,7 @@ import { nodes, thread } from '../store/store'
 import { Ticks } from '../thread/thread-rows'
 import { Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
+import { ignoreTaps, useMoving } from '../ui/moving'
 import { AttachButton, FileList, onPasteFiles, useAttachments } from './attach-files'
 import { retryPrompt, dismissPrompt, sendPrompt, queuedPrompts, type QueuedPrompt } from './outbox'
 
@@ -81,7 +82,7 @@ export function Composer({ session }: { session: P.SessionRecord }) {
   }
   return (
     <form class={attached.dropping ? 'composer dropping' : 'composer'} aria-label="Message to the agent" onSubmit={(event) => { event.preventDefault(); send(false) }}>
-      <Queue session={session.id} />
+      <Queue session={session.id} onProblem={setProblem} />
       {asking && (
         <div class="stop-choice" role="group" aria-label="Stop the agent">
           <p>{waiting.length === 1 ? 'A prompt waits' : `${waiting.length} prompts wait`} behind this turn.</p>
@@ -139,26 +140,31 @@ function Commands({ text, onPick }: { text: string; onPick: (command: string) =>
   )
 }
 
-function Queue({ session }: { session: string }) {
+function Queue({ session, onProblem }: { session: string; onProblem: (text: string) => void }) {
   const all = queuedPrompts(session)
-  const [problem, setProblem] = useState('')
+  const moving = useMoving(all.map((prompt) => prompt.id).join())
   if (!all.length) return null
   const sendCommand = (what: string, method: string, id: string, more = '', body?: unknown) =>
-    trackCommand(what, session, request(method, promptPath(session, id, more), body)).then(() => setProblem(''), (error: unknown) => setProblem(errorMessage(error)))
+    trackCommand(what, session, request(method, promptPath(session, id, more), body)).then(() => onProblem(''))
+  const run = (sent: Promise<void>) => void sent.catch((error: unknown) => onProblem(errorMessage(error)))
+  /** Nothing that was written is lost because the agent was faster. */
+  const keep = (text: string, why: string) => {
+    addToDraft(session, text)
+    onProblem(`${why} What you wrote is in the message box.`)
+  }
   const atNode = all.filter((prompt) => prompt.tick === 'node')
   /** Before the prompt at this place of the queue; beyond the last one: at its end. */
   const moveTo = (id: string, to: number) => sendCommand('Move in the queue', 'POST', id, '/move', { before: atNode[to]?.id ?? '' })
   return (
-    <section class="queue" aria-label="Waiting prompts">
-      <Problem text={problem} />
+    <section class={moving ? 'queue moving' : 'queue'} aria-label="Waiting prompts" onClickCapture={ignoreTaps}>
       <ol>
         {all.map((prompt, index) => (
           <QueueRow
-            key={prompt.id} prompt={prompt}
-            onDrop={() => (prompt.tick === 'node' ? void sendCommand('Remove from the queue', 'DELETE', prompt.id) : dismissPrompt(prompt.id))}
-            onUp={prompt.tick === 'node' && index > 0 ? () => void moveTo(prompt.id, index - 1) : undefined}
-            onDown={prompt.tick === 'node' && index < atNode.length - 1 ? () => void moveTo(prompt.id, index + 2) : undefined}
-            onEdit={prompt.tick === 'node' ? (text) => void sendCommand('Edit in the queue', 'PATCH', prompt.id, '', { text }) : undefined}
+            key={prompt.id} prompt={prompt} moving={moving} onGone={(text) => keep(text, 'The prompt left the queue before it was saved.')}
+            onDrop={() => (prompt.tick === 'node' ? run(sendCommand('Remove from the queue', 'DELETE', prompt.id)) : dismissPrompt(prompt.id))}
+            onUp={prompt.tick === 'node' && index > 0 ? () => run(moveTo(prompt.id, index - 1)) : undefined}
+            onDown={prompt.tick === 'node' && index < atNode.length - 1 ? () => run(moveTo(prompt.id, index + 2)) : undefined}
+            onEdit={prompt.tick === 'node' ? (text) => void sendCommand('Edit in the queue', 'PATCH', prompt.id, '', { text }).catch((error: unknown) => keep(text, errorMessage(error))) : undefined}
           />
         ))}
       </ol>
@@ -168,14 +174,19 @@ function Queue({ session }: { session: string }) {
 
 interface QueueRowProps {
   readonly prompt: QueuedPrompt
+  readonly moving: boolean
+  readonly onGone: (text: string) => void // while it was edited
   readonly onDrop: () => void
   readonly onUp?: () => void
   readonly onDown?: () => void
   readonly onEdit?: (text: string) => void
 }
 
-function QueueRow({ prompt, onDrop, onUp, onDown, onEdit }: QueueRowProps) {
+function QueueRow({ prompt, moving, onGone, onDrop, onUp, onDown, onEdit }: QueueRowProps) {
   const [edited, setEdited] = useState<string | undefined>(undefined)
+  const unsaved = useRef('')
+  unsaved.current = edited !== undefined && edited !== prompt.text ? edited.trim() : ''
+  useEffect(() => () => { if (unsaved.current) onGone(unsaved.current) }, [])
   const name = prompt.text ? visibleLine(prompt.text).slice(0, 40) : prompt.files.join(', ')
   if (edited !== undefined && onEdit) {
     const save = () => {
@@ -192,7 +203,7 @@ function QueueRow({ prompt, onDrop, onUp, onDown, onEdit }: QueueRowProps) {
             else if (event.key === 'Enter' && (event.metaKey || event.ctrlKey)) { event.preventDefault(); save() }
           }}
         />
-        <div class="row end"><button type="button" class="small" onClick={() => setEdited(undefined)}>Cancel</button><button type="button" class="small primary" disabled={!edited.trim()} onClick={save}>Save</button></div>
+        <div class="row end"><button type="button" class="small" aria-disabled={moving} onClick={() => setEdited(undefined)}>Cancel</button><button type="button" class="small primary" disabled={!edited.trim()} aria-disabled={moving} onClick={save}>Save</button></div>
       </li>
     )
   }
@@ -204,10 +215,10 @@ function QueueRow({ prompt, onDrop, onUp, onDown, onEdit }: QueueRowProps) {
       </div>
       <Ticks tick={prompt.tick} />
       {prompt.tick === 'failed' && <button type="button" class="small" onClick={() => retryPrompt(prompt.id)}>Retry</button>}
-      {onEdit && <button type="button" class="plain" aria-label={`Edit: ${name}`} title="Edit" onClick={() => setEdited(prompt.text)}><Icon name="edit" /></button>}
-      {onUp && <button type="button" class="plain" aria-label={`Earlier: ${name}`} title="Earlier" onClick={onUp}><Icon name="up" /></button>}
-      {onDown && <button type="button" class="plain turned-down" aria-label={`Later: ${name}`} title="Later" onClick={onDown}><Icon name="up" /></button>}
-      {prompt.tick !== 'hub' && (prompt.tick !== 'sending' || prompt.problem) && <button type="button" class="plain" aria-label={`Remove from the queue: ${name}`} title="Remove" onClick={onDrop}><Icon name="cross" /></button>}
+      {onEdit && <button type="button" class="plain" aria-disabled={moving} aria-label={`Edit: ${name}`} title="Edit" onClick={() => setEdited(prompt.text)}><Icon name="edit" /></button>}
+      {onUp && <button type="button" class="plain" aria-disabled={moving} aria-label={`Earlier: ${name}`} title="Earlier" onClick={onUp}><Icon name="up" /></button>}
+      {onDown && <button type="button" class="plain turned-down" aria-disabled={moving} aria-label={`Later: ${name}`} title="Later" onClick={onDown}><Icon name="up" /></button>}
+      {prompt.tick !== 'hub' && (prompt.tick !== 'sending' || prompt.problem) && <button type="button" class="plain" aria-disabled={moving} aria-label={`Remove from the queue: ${name}`} title="Remove" onClick={onDrop}><Icon name="cross" /></button>}
     </li>
   )
 }

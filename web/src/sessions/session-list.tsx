@@ -1,5 +1,5 @@
 /** The asks that need a decision, and the list of all sessions with search and filters. */
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 import { goToAsk } from '../app/actions'
 import { isDesktop } from '../app/columns'
 import { route, sessionUrl } from '../app/router'
@@ -8,7 +8,7 @@ import { danger } from '../asks/danger'
 import type * as P from '../generated/protocol'
 import { STATE_LABELS, abbreviateHome, actionSummary, agentName, ago, askHeading, cost, plainLine, sessionState, sessionTitle, type SessionState } from '../shared/format'
 import { visibleLine } from '../shared/visible-text'
-import { allSessionsLoaded, archivedSessions, nodes, now, visibleAsks, sessions, sessionsByActivity, sessionsLeft } from '../store/store'
+import { allSessionsLoaded, archivedSessions, nodes, now, pauseCardButtons, visibleAsks, sessions, sessionsByActivity, sessionsLeft } from '../store/store'
 import { WaitingTeam, waitingTeams } from '../teams/teams'
 import { AgentMark } from '../ui/agent-mark'
 import { Empty } from '../ui/components'
@@ -20,9 +20,10 @@ export function NeedsYou() {
   const all = visibleAsks.value
   const open = all.filter((one) => one.status === 'pending').length
   const teams = waitingTeams.value
+  const cards = useWhatMovesCards()
   if (!(isDesktop.value ? open : all.length) && !teams.length) return null
   return (
-    <section class="needs" aria-label="Needs you">
+    <section class="needs" aria-label="Needs you" ref={isDesktop.value ? undefined : cards}>
       <h2>Needs you {open + teams.length > 0 && <span class="badge" aria-label={`${open + teams.length} waiting`}>{open + teams.length}</span>}</h2>
       <p class="sr" role="status" aria-live="assertive">{open ? `${open} ${open === 1 ? 'decision waits' : 'decisions wait'} for you` : ''}</p>
       {/* On a desktop the conversation is beside the list: an ask is decided there, and shown once. */}
@@ -30,6 +31,17 @@ export function NeedsYou() {
       {teams.map((team) => <WaitingTeam key={team.id} team={team} />)}
     </section>
   )
+}
+
+/** A card that becomes shorter or longer moves those below it, a line that appears above the list moves all of them. */
+function useWhatMovesCards() {
+  const observer = useRef<ResizeObserver | undefined>(undefined)
+  return useCallback((section: HTMLElement | null) => {
+    observer.current?.disconnect()
+    if (!section) return
+    observer.current = new ResizeObserver(pauseCardButtons)
+    for (const element of [section, section.parentElement!]) observer.current.observe(element)
+  }, [])
 }
 
 /** Leads to the ask in its conversation. */

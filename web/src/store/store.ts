@@ -5,6 +5,7 @@ import { Stream, type HubFrame, type ConnectionState } from '../connection/strea
 import type * as P from '../generated/protocol'
 import { closeNotification } from '../push/subscription'
 import { Thread } from '../thread/thread'
+import { MOVING_MS } from '../ui/moving'
 import { MapSignal } from './map-signal'
 
 export const me = signal<P.Me | undefined>(undefined)
@@ -52,7 +53,6 @@ export const visibleAsks = computed(() =>
 
 /** The cards have just moved: their buttons do nothing for a moment, because a tap on its way was meant for another card. */
 export const cardsMoving = signal(false)
-const MOVING_MS = 400
 let cardOrder = ''
 let movingTimer: ReturnType<typeof setTimeout> | undefined
 visibleAsks.subscribe((all) => {

@@ -151,6 +151,8 @@ function ToolRow({ use, result, output, unfinished, ask, answer, session, marked
   const state = result?.status ?? (unfinished ? 'over' : 'running')
   const text = result?.output ?? output
   const reason = answerReason(answer)
+  const asked = state === 'running' && !open && [...asks.value.values()].some((one) => one.session === session && one.ask.tool === use.id)
+  if (asked) return null // the card of the ask says all of it
   const paths = action.kind === 'read' ? [action.path] : action.kind === 'edit' ? action.paths : []
   return (
     <div class={`fold tool ${state}`}>
@@ -175,7 +177,7 @@ function ToolRow({ use, result, output, unfinished, ask, answer, session, marked
             : action.kind === 'edit' && action.diff ? <DiffView diff={action.diff} />
               : Object.keys(use.input ?? {}).length > 0 && <CodeText label="Input" text={JSON.stringify(use.input, null, 2)} language="json" />}
           {text && <CodeText class="output" label="Output" text={text} />}
-          {!text && state !== 'running' && <p class="faint small-text">{state === 'denied' ? 'The tool did not run.' : state === 'over' ? 'The turn ended before the tool returned a result.' : 'No output.'}</p>}
+          {!text && state !== 'running' && !(state === 'ok' && action.kind === 'edit' && action.diff) && <p class="faint small-text">{state === 'denied' ? 'The tool did not run.' : state === 'over' ? 'The turn ended before the tool returned a result.' : 'No output.'}</p>}
         </div>
       )}
     </div>

@@ -2,15 +2,26 @@
  *
  * Rows are grouped by their number; a group far away is an empty box of its last height. Nothing jumps: the visible rows stay
  * in place when rows are inserted above or change their height, and the list stays at the bottom until the person scrolls up.
+ * A decision in view that waits for the person (`[data-waits]`) stays where it is, whatever comes above or below it.
  */
 import { Component, createRef, type ComponentChildren } from 'preact'
+import { pauseCardButtons } from '../store/store'
 import { Icon } from '../ui/icons'
 
 const GROUP_SIZE = 24
 const OVERSCAN = 1500 // pixels beyond the viewport that stay in the document
 const ESTIMATED_ROW = 56 // pixels of a row that was never rendered
 const BOTTOM_TOLERANCE = 48
+const STILL = 2 // pixels that are no move
 const LOAD_OLDER_AT = 1600 // pixels from the top at which older events are loaded
+
+/** Where a decision is on the screen: of the box, and of the whole page. */
+interface Place {
+  readonly top: number // below the top of the box
+  readonly gap: number // from its end to the end of the box; negative: its buttons are out of sight
+  readonly bottom: number
+  readonly height: number
+}
 
 interface Anchor {
   readonly element: HTMLElement
@@ -53,6 +64,7 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
   private elements = new Map<number, Element>()
   private pinnedToBottom = true
   private scrollTop = 0
+  private waiting = new Map<string, Place>() // the decisions in view, when they were last seen
   private size = '' // of the box and its content, when they were last seen
   private scrolledByHand = false
   private scrolledTo = ''
@@ -77,7 +89,7 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
 
   /** The first visible row, or its group when the row is not rendered yet. */
   override getSnapshotBeforeUpdate(): Anchor | null {
-    if (this.pinnedToBottom) return null
+    if (this.pinnedToBottom || this.held()) return null
     const edge = this.box.current!.getBoundingClientRect().top
     let fallback: Anchor | null = null
     for (const group of this.inner.current!.querySelectorAll<HTMLElement>('[data-group]')) {
@@ -93,11 +105,8 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
   }
 
   override componentDidUpdate(_: Props<T>, __: unknown, anchor: Anchor | null): void {
-    if (this.pinnedToBottom) this.scrollToBottom()
-    else if (anchor) {
-      const same = anchor.element.isConnected ? anchor.element : this.inner.current!.querySelector<HTMLElement>(`[data-row="${CSS.escape(anchor.key)}"]`)
-      if (same) this.scrollBy(same.getBoundingClientRect().top - anchor.top)
-    }
+    const same = anchor?.element.isConnected ? anchor.element : anchor && this.inner.current!.querySelector<HTMLElement>(`[data-row="${CSS.escape(anchor.key)}"]`)
+    this.settle(same ? same.getBoundingClientRect().top - anchor!.top : 0)
     this.scrollToMarked()
     // Measure rendered rows now: the observer corrects only later changes.
     for (const [id, element] of this.elements) this.heights.set(id, element.getBoundingClientRect().height)
@@ -154,9 +163,52 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
       grown += more
       if (bounds.bottom - grown <= edge) shift += more
     }
-    if (this.pinnedToBottom) this.scrollToBottom()
-    else if (shift) this.scrollBy(shift)
+    this.settle(shift)
     this.size = sizeOf(box)
+  }
+
+  private waitingCards = (): HTMLElement[] => [...this.inner.current!.querySelectorAll<HTMLElement>('[data-waits]')]
+
+  /** The decision that stays where it is: the one that has the focus, else the first in view with its buttons. */
+  private held(): HTMLElement | undefined {
+    if (!this.waiting.size) return undefined
+    const cards = this.waitingCards().filter((card) => (this.waiting.get(card.dataset.waits!)?.gap ?? -1) >= 0)
+    return cards.find((card) => card.contains(document.activeElement)) ?? cards[0]
+  }
+
+  /** After a change of the rows or of the box. `shift`: by how much the rows in view were moved. */
+  private settle(shift: number): void {
+    const card = this.held()
+    if (card) {
+      const before = this.waiting.get(card.dataset.waits!)!
+      const [bounds, own] = [this.box.current!.getBoundingClientRect(), card.getBoundingClientRect()]
+      if (own.height > bounds.height && before.height <= bounds.height && own.height > before.height + STILL) {
+        this.pinnedToBottom = false // it has become longer than the box: it is to be read from its beginning
+        this.scrollBy(own.top - bounds.top - before.top)
+      } else this.scrollBy((own.height > bounds.height ? before.gap : Math.min(before.gap, bounds.height - own.height)) - (bounds.bottom - own.bottom))
+    } else if (this.pinnedToBottom) this.scrollToBottom()
+    else this.scrollBy(shift)
+    this.seeWaiting(true)
+  }
+
+  /** `moves`: what was done to the list, and not by the person, may have moved them. A tap on its way was meant for another place. */
+  private seeWaiting(moves: boolean): void {
+    const bounds = this.box.current!.getBoundingClientRect()
+    const before = this.waiting
+    this.waiting = new Map()
+    for (const card of this.waitingCards()) {
+      const { top, bottom, height } = card.getBoundingClientRect()
+      if (bottom <= bounds.top || top >= bounds.bottom) continue
+      if (moves && !(Math.abs((before.get(card.dataset.waits!)?.bottom ?? Infinity) - bottom) < STILL)) pauseCardButtons()
+      this.waiting.set(card.dataset.waits!, { top: top - bounds.top, gap: bounds.bottom - bottom, bottom, height })
+    }
+    this.showAway()
+  }
+
+  private showAway(): void {
+    const { scrollHeight, scrollTop, clientHeight } = this.box.current!
+    const away = !this.pinnedToBottom || (this.waiting.size > 0 && scrollHeight - scrollTop - clientHeight >= BOTTOM_TOLERANCE)
+    if (this.state.away !== away) this.setState({ away })
   }
 
   private scrollBy(by: number): void {
@@ -165,12 +217,17 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
     this.scrollTop = this.box.current!.scrollTop
   }
 
-  scrollToBottom = (): void => {
+  private scrollToBottom(): void {
     const box = this.box.current!
     box.scrollTop = box.scrollHeight
     this.scrollTop = box.scrollTop
     this.pinnedToBottom = true
-    if (this.state.away) this.setState({ away: false })
+    this.showAway()
+  }
+
+  private jumpToBottom = (): void => {
+    this.scrollToBottom()
+    this.seeWaiting(false)
   }
 
   /** Shows the marked row in the middle and gives it the focus; the list stays there until the person scrolls. */
@@ -185,7 +242,7 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
     row.scrollIntoView({ block: 'center' })
     this.scrollTop = this.box.current!.scrollTop
     row.focus({ preventScroll: true })
-    if (!this.state.away) this.setState({ away: true })
+    this.seeWaiting(false)
   }
 
   private onHand = (): void => { this.scrolledByHand = true }
@@ -198,10 +255,11 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
     const size = sizeOf(box)
     if (bottom) this.pinnedToBottom = true
     else if (box.scrollTop < this.scrollTop - 1 && (this.scrolledByHand || size === this.size)) this.pinnedToBottom = false
+    this.scrollTop = box.scrollTop
+    if (this.scrolledByHand || size === this.size) this.seeWaiting(false) // else `onResize` comes, which moves them back
+    else this.showAway()
     this.scrolledByHand = false
     this.size = size
-    this.scrollTop = box.scrollTop
-    if (this.state.away === this.pinnedToBottom) this.setState({ away: !this.pinnedToBottom })
     if (box.scrollTop < LOAD_OLDER_AT) this.props.onTop()
   }
 
@@ -226,7 +284,7 @@ export class VirtualList<T extends Row> extends Component<Props<T>, { readonly n
             {children}
           </div>
         </div>
-        {away && <button type="button" class="to-bottom" aria-label="Jump to latest" onClick={this.scrollToBottom}><Icon name="down" /></button>}
+        {away && <button type="button" class="to-bottom" aria-label="Jump to latest" onClick={this.jumpToBottom}><Icon name="down" /></button>}
       </div>
     )
   }
