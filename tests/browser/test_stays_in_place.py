@@ -12,7 +12,7 @@ from tests.browser.hub import HubProcess
 
 from tieline.script import Run, Say, Stall
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 PAUSES = """card => {
   window.paused = new Promise(then => new MutationObserver((_, self) => {
@@ -23,7 +23,7 @@ PAUSES = """card => {
 """Watches for the moment in which the card cannot be allowed."""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
     hub = HubProcess(tmp_path_factory.mktemp("hub"))
     hub.listing_agent("peer")
