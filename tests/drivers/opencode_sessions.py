@@ -17,9 +17,10 @@ PROGRAM = str(Path(__file__).parents[1] / "agents/node_modules/.bin/opencode")
 
 @asynccontextmanager
 async def kept_open(home: Path) -> AsyncGenerator[OpenCodeRig, None]:
-    """One server for many sessions, as in real life. (A start takes six seconds of a processor.)"""
+    """One server for many sessions, as in real life: for those whose commands are allowed, and for the others. (A start
+    takes six seconds of a processor.)"""
     home.mkdir(exist_ok=True)
-    async with OpenCodeRig(home / "home", PROGRAM) as rig, open_(rig, home):
+    async with OpenCodeRig(home / "home", PROGRAM) as rig, open_(rig, home), open_(rig, home, policy="ask"):
         yield rig
 
 

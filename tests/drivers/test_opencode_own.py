@@ -91,6 +91,29 @@ async def test_nor_are_the_users_denials_widened(tmp_path: Path, place: Path) ->
     assert [result.status for result in of(seen, ToolResult)] == ["denied", "ok"]
 
 
+@pytest.mark.parametrize("policy", [Policy("deny", "deny", "deny"), Policy("allow", "ask", "allow")], ids=str)
+async def test_a_repositorys_settings_run_nothing_where_commands_are_not_allowed(
+    tmp_path: Path, place: Path, policy: Policy
+) -> None:
+    """By themselves its plugins and MCP servers start with the session."""
+    ran = tmp_path / "ran"
+    ran.mkdir()
+    (place / ".git").mkdir()
+    (place / ".opencode/plugin").mkdir(parents=True)
+    plugin = (
+        f'import fs from "fs"; export const P = async () => {{ fs.writeFileSync("{ran}/plugin", ""); return {{}} }}'
+    )
+    (place / ".opencode/plugin/own.js").write_text(plugin)
+    server = {"type": "local", "command": ["sh", "-c", f"touch {ran}/server; cat"], "enabled": True}
+    (place / "opencode.json").write_bytes(msgspec.json.encode({"mcp": {"own": server}}))
+    (place / "AGENTS.md").write_text("Words of the repository.")
+    async with OpenCodeRig(tmp_path / "home", PROGRAM) as rig:
+        rig.play([Say("Done.")])
+        await one_turn(rig, place, policy=policy)
+        assert not list(ran.iterdir())
+        assert "Words of the repository." in rig.heard()
+
+
 async def test_a_redirection_alone_is_not_asked_for(rig: BorrowedRig, place: Path) -> None:
     """The receipt says so. When this fails, OpenCode has become better than our word: change the receipt."""
     (place / "kept.txt").write_text("content")

@@ -47,7 +47,10 @@ def test_every_policy(policy: Policy) -> None:
     else:
         assert bool(told.file_write.note) == (policy.file_write != "allow"), "what a shell can do is said"
         assert bool(told.network.note) == (policy.network != "allow")
-    assert ("> file" in told.shell.note) == (policy.shell == "ask")
+    assert ("> file" in told.shell.note) == ("password" in told.shell.note) == (policy.shell == "ask")
+    assert "own settings" not in told.shell.note
+    own = receipt(policy, foreign=False, project=True).shell.note
+    assert ("plugins and servers run without an ask" in own) == (policy.shell != "allow")
 
 
 @pytest.mark.parametrize("policy", every_policy(), ids=str)

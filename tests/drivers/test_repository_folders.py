@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tieline.drivers.repository_folders import repository_folders
+from tieline.drivers.repository_folders import repository_folders, repository_instructions
 
 
 @pytest.fixture
@@ -53,3 +53,24 @@ def test_what_names_no_other_checkout(repository: Path, tmp_path: Path, content:
     linked.mkdir()
     (linked / ".git").write_bytes(content)
     assert repository_folders(str(linked)) == [linked]
+
+
+def test_instructions_from_the_root_to_the_folder(repository: Path) -> None:
+    """The first name that there is, no link that leads out, nothing from outside of the repository."""
+    inner = repository / "src/deep"
+    (repository.parent / "AGENTS.md").write_text("not of the repository")
+    (repository / "AGENTS.md").write_text("be kind\0\n")
+    (repository / "src/AGENTS.md").symlink_to("/etc/hostname")
+    (inner / "AGENTS.md").write_text("be brief")
+    (inner / "CLAUDE.md").write_text("of another name")
+    outer, own = (
+        f"Instructions of the repository, in {folder}/AGENTS.md:\n\n{text}"
+        for folder, text in ((repository, "be kind"), (inner, "be brief"))
+    )
+    names = ("AGENTS.md", "CLAUDE.md")
+    assert repository_instructions(str(inner), names) == f"{outer}\n\n{own}"
+    assert repository_instructions(str(inner), names, above_only=True) == outer
+    assert repository_instructions(str(inner), ("CLAUDE.md",)).endswith("of another name")
+    assert repository_instructions(str(repository), ("MISSING.md",)) == ""
+    (repository / "AGENTS.md").write_text("x" * 1_000_000)
+    assert repository_instructions(str(inner), names) == own, "the nearest count most"

@@ -67,4 +67,6 @@ def _start_ahead(arguments: list[str]) -> "SpawnedProcess | None":
         return None  # the hub starts the agent
     from ..drivers.prestart import prestart
 
-    return prestart(arguments[0], environment.for_children(env))
+    return prestart(
+        arguments[0], environment.for_children(env), trusted=bool({"full", "--policy=full"} & set(arguments))
+    )

@@ -23,11 +23,12 @@ FIRST_MESSAGE_MODULES = {"codex": "tieline.drivers.codex.thread_params"}
 """Agent → a module that has `prestart_input(spec)`: `HANDSHAKE` and what opens the conversation."""
 
 
-def prestart(agent: str, env: Mapping[str, str]) -> "spawn.SpawnedProcess | None":
+def prestart(agent: str, env: Mapping[str, str], *, trusted: bool = False) -> "spawn.SpawnedProcess | None":
+    """`trusted`: it seems that the policy will allow everything."""
     if module := LAUNCH_MODULES.get(agent):
         with suppress(TielineError, OSError, ValueError):  # the driver will say it properly
             how = import_module(module)
-            argv, own = how.launch_command(env)
+            argv, own = how.launch_command(env, **(getattr(how, "TRUSTED", {}) if trusted else {}))
             early = spawn.ahead(argv, cwd=how.CWD, env=own)
             early.say(getattr(how, "HANDSHAKE", b""))
             return early

@@ -1,13 +1,16 @@
-"""The folders in which agents look for a repository's settings, rules and hooks."""
+"""The folders in which agents look for a repository's settings, rules, hooks and instructions; and the last as text."""
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ..safe_file_read import read_regular
+from ..safe_file_read import read_inside, read_regular
 
 MAX_LINK = 8192
 """Bytes of the file by which a linked worktree names its repository."""
+MAX_INSTRUCTIONS = 32 * 1024
+"""Of all of them together: an argument has no room for 128 KiB."""
 
 
 def repository_folders(cwd: str) -> list[Path]:
@@ -21,6 +24,26 @@ def repository_folders(cwd: str) -> list[Path]:
         if main := _main_checkout(upwards[root]):
             folders |= dict.fromkeys((main, main.resolve()))
     return list(folders)
+
+
+def repository_instructions(cwd: str, names: Sequence[str], *, above_only: bool = False) -> str:
+    """The files of the first of these names that there is, from the repository's root to the session's folder, for an
+    agent that does not read them by itself. No link leads out of a folder."""
+    here = Path(cwd).absolute()
+    folders = [each for each in repository_folders(cwd) if each in here.parents or (each == here and not above_only)]
+    for name in names:
+        texts: list[str] = []
+        for folder in folders:
+            with suppress(OSError):
+                text = read_inside(str(folder), name, MAX_INSTRUCTIONS).decode(errors="replace")
+                texts.append(
+                    f"Instructions of the repository, in {folder / name}:\n\n{text.replace(chr(0), '').strip()}"
+                )
+        while sum(len(text.encode()) for text in texts) > MAX_INSTRUCTIONS:
+            texts.pop()  # the nearest count most
+        if texts:
+            return "\n\n".join(reversed(texts))
+    return ""
 
 
 def _main_checkout(root: Path) -> Path | None:

@@ -15,7 +15,7 @@ from ...errors import AgentMissing
 from ...policy import Policy
 from ...safe_file_read import read_inside
 from ..base import McpServer, Spec
-from ..repository_folders import repository_folders
+from ..repository_folders import repository_instructions
 from .policy import permission_rules
 
 SDK = "claude_agent_sdk"
@@ -64,9 +64,6 @@ class ClaudeCodeOptions(Struct, frozen=True, forbid_unknown_fields=True):
     start_timeout_s: Annotated[float, setting("Seconds that the agent may take to start.", 60.0)] = 30.0
 
 
-OUTER_INSTRUCTIONS = "CLAUDE.md"
-MAX_INSTRUCTIONS = 32 * 1024
-"""Of all of them together: an argument has no room for 128 KiB."""
 REPOSITORY_SETTINGS = (".claude/settings.json", ".claude/settings.local.json")
 MAX_SETTINGS = 256 * 1024
 MAX_DENIALS = 32 * 1024
@@ -94,7 +91,8 @@ def launch_command(spec: Spec, options: ClaudeCodeOptions, name: str = "claude-c
     if sources is None and not trusts_repository(spec.policy, options):
         sources = ("user",)
         denied += _repository_denials(spec.cwd)
-        system = "\n\n".join(filter(None, (_outer_instructions(spec.cwd), system)))
+        above = repository_instructions(spec.cwd, ("CLAUDE.md",), above_only=True)
+        system = "\n\n".join(filter(None, (above, system)))
     argv = [
         *executable(name, options, {**spec.env, **options.env}),
         *ARGS,
@@ -148,20 +146,6 @@ def _repository_denials(cwd: str) -> tuple[str, ...]:
             settings = msgspec.json.decode(read_inside(cwd, name, MAX_SETTINGS), type=_Settings)
             found += [rule for rule in settings.permissions.deny if rule and rule.isprintable()]
     return tuple(found) if sum(map(len, found)) <= MAX_DENIALS else ()
-
-
-def _outer_instructions(cwd: str) -> str:
-    """Those of the repository above the session's directory, the outermost first."""
-    above = Path(cwd).absolute().parents
-    texts: list[str] = []
-    for folder in (folder for folder in repository_folders(cwd) if folder in above):
-        with suppress(OSError):
-            text = read_inside(str(folder), OUTER_INSTRUCTIONS, MAX_INSTRUCTIONS).decode(errors="replace")
-            text = text.replace("\0", "").strip()
-            texts.append(f"Instructions of the repository, in {folder / OUTER_INSTRUCTIONS}:\n\n{text}")
-    while sum(len(text.encode()) for text in texts) > MAX_INSTRUCTIONS:
-        texts.pop()  # the nearest count most
-    return "\n\n".join(reversed(texts))
 
 
 def _mcp_config(servers: Mapping[str, McpServer], env: dict[str, str]) -> str:

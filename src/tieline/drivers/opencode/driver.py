@@ -13,6 +13,7 @@ from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...background_tasks import cancel_and_wait
 from ...config import setting
@@ -21,10 +22,20 @@ from ...policy import Policy, Receipt
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..model_list import ModelList, mappings, model_list, nearest_models
 from ..registry import parse_options
+from ..repository_folders import repository_instructions
 from ..version_command import ask_version
 from .conversation import OpenCodeConversation
 from .event_stream import EventStream
-from .launch import ARGS, INSTALL, PROGRAM, RESERVED_ARGS, launch_command, resolve_command
+from .launch import (
+    ARGS,
+    INSTALL,
+    INSTRUCTIONS,
+    PROGRAM,
+    RESERVED_ARGS,
+    launch_command,
+    reads_project,
+    resolve_command,
+)
 from .policy import CAPABILITY_OF, Rules, receipt, session_rules
 from .prompt import prompt_body
 from .server import OpenCodeError, OpenCodeServer, ServerUnreachable
@@ -119,11 +130,12 @@ class OpenCode:
         return Probe(found=True, path=argv[0], version=version, signed_in=True if _signed_in(env) else None)
 
     def enforce(self, policy: Policy) -> Receipt:
-        return receipt(policy, foreign=bool(self.options.url))
+        project = bool(self.options.url) or reads_project(self.env)
+        return receipt(policy, foreign=bool(self.options.url), project=project)
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[OpenCodeConversation, None]:
-        body = prompt_body(self.name, spec, self.options.agent)
+        body = prompt_body(self.name, await self._instructed(spec), self.options.agent)
         async with self._server(spec) as shared:
             server = shared.server
             try:
@@ -136,6 +148,14 @@ class OpenCode:
                         await conversation.close()
             except (OpenCodeError, ServerUnreachable) as error:
                 raise AgentStartFailed(self.name, str(error)) from error
+
+    async def _instructed(self, spec: Spec) -> Spec:
+        """With the instructions that our own server leaves out together with a repository's settings."""
+        env = {**spec.env, **self.env}
+        if self.options.url or spec.policy.shell == "allow" or reads_project(env):
+            return spec
+        found = await asyncio.to_thread(repository_instructions, spec.cwd, INSTRUCTIONS)
+        return replace(spec, system="\n\n".join(filter(None, (found, spec.system))))
 
     async def _open_session(
         self, server: OpenCodeServer, stream: EventStream, spec: Spec, ask: AskFn, body: Mapping[str, Any]
@@ -205,7 +225,8 @@ class OpenCode:
     @asynccontextmanager
     async def _server(self, spec: Spec) -> "AsyncGenerator[_SharedServer, None]":
         check_args(self.name, spec.arguments, RESERVED_ARGS, field="arguments")
-        key = (tuple(sorted(spec.env.items())), spec.arguments, msgspec.json.encode(spec.mcp_servers))
+        trusted = spec.policy.shell == "allow"
+        key = (tuple(sorted(spec.env.items())), spec.arguments, msgspec.json.encode(spec.mcp_servers), trusted)
         shared = self._shared.get(key)
         if shared is None or shared.server.gone:
             options = self.options
@@ -213,7 +234,7 @@ class OpenCode:
             launch = None
             if not options.url:
                 args = (*options.args, *spec.arguments)
-                launch = launch_command(env, options.command, spec.mcp_servers, args, name=self.name)
+                launch = launch_command(env, options.command, spec.mcp_servers, args, name=self.name, trusted=trusted)
             shared = _SharedServer(OpenCodeServer(self.name, launch, options.url, options.password, options.user))
             self._shared[key] = shared
         shared.server.users += 1

@@ -20,6 +20,13 @@ PROGRAM = "opencode"
 INSTALL = "Install it with `npm install -g opencode-ai`, or name the executable in the agent's `command`."
 PASSWORD = "OPENCODE_SERVER_PASSWORD"
 CONFIG = "OPENCODE_CONFIG_CONTENT"
+NO_PROJECT = "OPENCODE_DISABLE_PROJECT_CONFIG"
+"""A repository's own settings, plugins and instructions are not there. It starts the plugins and tool servers that they
+name without asking anybody."""
+INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
+"""What it reads of a repository otherwise: the first of these that there is."""
+TRUSTED = {"trusted": True}
+"""For a start ahead of which it is known that commands are allowed."""
 
 ARGS = ("serve", "--port", "0", "--hostname", "127.0.0.1")
 """What it is always started with."""
@@ -52,14 +59,23 @@ def launch_command(
     args: Sequence[str] = (),
     *,
     name: str = PROGRAM,
+    trusted: bool = False,
 ) -> tuple[list[str], dict[str, str]]:
-    """Arguments and environment of the server. Raises AgentMissing, UsageError."""
+    """Arguments and environment of the server; `trusted`: a repository's own settings count. Raises AgentMissing,
+    UsageError."""
     argv = [*resolve_command(env, command, name), *ARGS, *args]
     config = _deep_merge(_env_config(env), BASE)
     if mcp_servers:
         config = _deep_merge(config, {"mcp": {name: _mcp(server) for name, server in mcp_servers.items()}})
     own = {key: value for key, value in env.items() if key != "OPENCODE_SERVER_USERNAME"}
+    if not trusted:
+        own.setdefault(NO_PROJECT, "1")
     return argv, {**own, PASSWORD: _password, CONFIG: json.dumps(config)}
+
+
+def reads_project(env: Mapping[str, str]) -> bool:
+    """Whether the environment says that a repository's own settings count, whatever the policy."""
+    return env.get(NO_PROJECT, "1").lower() not in ("1", "true")
 
 
 def resolve_command(env: Mapping[str, str], command: Sequence[str] = (), name: str = PROGRAM) -> tuple[str, ...]:

@@ -117,15 +117,18 @@ _THROUGH_SHELL: dict[Capability, str] = {
 _REDIRECTION = (
     "OpenCode does not ask for a redirection without a command (`> file`): it can create or empty a file, nothing more."
 )
+_PASSWORD = "A permitted command can read the password of OpenCode's server, and there answer what is asked next."
+_PROJECT = "The repository's own settings count: its plugins and servers run without an ask."
 _OTHERS = "Another user of the server who answers `always` answers for this session too."
 
 
-def receipt(policy: Policy, *, foreign: bool) -> Receipt:
-    """How OpenCode is held to a policy; `foreign`: on a server that is not ours alone."""
-    return Receipt.from_lines({c: _enforcement(policy, c, foreign) for c in CAPABILITIES})
+def receipt(policy: Policy, *, foreign: bool, project: bool = False) -> Receipt:
+    """How OpenCode is held to a policy; `foreign`: on a server that is not ours alone; `project`: with a repository's
+    own settings."""
+    return Receipt.from_lines({c: _enforcement(policy, c, foreign, project) for c in CAPABILITIES})
 
 
-def _enforcement(policy: Policy, capability: Capability, foreign: bool) -> Enforcement:
+def _enforcement(policy: Policy, capability: Capability, foreign: bool, project: bool) -> Enforcement:
     level = policy.level(capability)
     if level == "allow":
         return Enforcement(level, "rule")
@@ -133,7 +136,9 @@ def _enforcement(policy: Policy, capability: Capability, foreign: bool) -> Enfor
     if capability != "shell" and policy.shell != "deny":
         notes.append(_THROUGH_SHELL[capability])
     if capability == "shell" and level == "ask":
-        notes.append(_REDIRECTION)
+        notes += [_REDIRECTION, _PASSWORD]
+    if capability == "shell" and project:
+        notes.append(_PROJECT)
     if foreign and level == "ask":
         notes.append(_OTHERS)
     return Enforcement(level, "rule" if level == "deny" else "prompt", " ".join(notes))
