@@ -85,7 +85,7 @@ async def test_images_are_given_shown_and_opened_large(hub: HubProcess, open_pag
     await shot(page, "images-thread")
     await log.get_by_role("button", name="paste.png").click()
     large = page.get_by_role("dialog", name="paste.png")
-    await expect(large.get_by_role("img", name="paste.png, whole")).to_be_visible()
+    await expect(large.get_by_role("img", name="paste.png, full size")).to_be_visible()
     assert await faults(page) == []
     await page.keyboard.press("Escape")
     await expect(large).to_have_count(0)
