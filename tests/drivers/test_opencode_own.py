@@ -13,6 +13,7 @@ from tests.drivers.opencode_sessions import PROGRAM, kept_open, one_turn, open_
 from tieline.api import open_session
 from tieline.drivers.base import Attachment, Prompt
 from tieline.drivers.opencode.driver import OpenCode, create
+from tieline.drivers.opencode.launch import NO_PROJECT
 from tieline.errors import Unsupported, UsageError
 from tieline.events import Answer, Ask, Command, Diff, Edit, OtherAction, ToolResult, ToolUse
 from tieline.policy import Policy
@@ -235,17 +236,20 @@ async def test_a_subagent_is_held_to_the_policy(rig: BorrowedRig, place: Path, p
 
 
 async def test_a_subagent_that_would_not_ask(rig: BorrowedRig, place: Path) -> None:
-    """A project brings an agent along that may run anything: it is not started where commands are to be asked for."""
+    """A project brings an agent along that may run anything: it is not started where commands are to be asked for. By
+    itself it is not even known; here its user trusts the repository."""
     agents = place / ".opencode" / "agent"
     agents.mkdir(parents=True)
     (agents / "lax.md").write_text(
         "---\ndescription: lax\nmode: subagent\npermission:\n  bash: allow\n---\nBe quick.\n"
     )
     task = Call("task", {"description": "Touch", "prompt": "touch it", "subagent_type": "lax"})
-    rig.play([task], [Say("Not started.")], [Run("touch by-lax.txt")])
-    seen = await one_turn(rig, place, policy=ASK_SHELL, on_ask=yes)
-    assert the(seen, ToolResult).status == "denied"
-    assert not (place / "by-lax.txt").exists()
+    for trust, status in (({}, "error"), ({NO_PROJECT: "0"}, "denied")):
+        rig.play([task], [Say("Not started.")], [Run("touch by-lax.txt")])
+        seen = await one_turn(rig, place, policy=ASK_SHELL, on_ask=yes, env={**rig.options["env"], **trust})
+        assert the(seen, ToolResult).status == status
+        assert not (place / "by-lax.txt").exists()
+        rig.model.drop_replies()
 
 
 async def test_a_subagent_taken_up_again_under_a_stricter_policy(rig: BorrowedRig, place: Path) -> None:
