@@ -110,7 +110,7 @@ async def test_files_and_commands_of_the_agent(scene: Scene, open_page: OpenPage
     (commands / "shout.md").write_text("Say this as loud as you can: $ARGUMENTS\n")
     rig.model.reset()
     rig.play([Say("A dot, and a function.")], [Say("Is that loud enough?")])
-    session = await hub.session("claude-code", cwd=str(place))
+    session = await hub.session("claude-code", cwd=str(place), policy="full")  # a repository's own count there
     page = await open_page(hub, path=f"/s/{session}")
     thread = page.get_by_role("log", name="Conversation")
     box = page.get_by_label("Message", exact=True)

@@ -27,6 +27,7 @@ from tieline.events import (
     TextDelta,
     ToolUse,
     Usage,
+    Warning,
 )
 from tieline.policy import Policy
 from tieline.processes import spawn
@@ -368,5 +369,7 @@ async def test_a_repositorys_settings_run_nothing_where_commands_are_not_allowed
             events = await collect(session.turn("read it"))
         assert done(events).status == "success"
         assert not list(ran.iterdir())
+        (told,) = (event.message for event in events if isinstance(event, Warning) and "left out" in event.message)
+        assert ".claude/settings.json, .claude/settings.local.json, .mcp.json. If you trust it" in told
         assert "Words of the repository." in rig.heard() and "Imported words." in rig.heard()
         assert "A secret of the place." not in rig.heard()  # what a repository denies holds

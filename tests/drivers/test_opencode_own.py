@@ -15,7 +15,7 @@ from tieline.drivers.base import Attachment, Prompt
 from tieline.drivers.opencode.driver import OpenCode, create
 from tieline.drivers.opencode.launch import NO_PROJECT
 from tieline.errors import Unsupported, UsageError
-from tieline.events import Answer, Ask, Command, Diff, Edit, OtherAction, ToolResult, ToolUse
+from tieline.events import Answer, Ask, Command, Diff, Edit, OtherAction, ToolResult, ToolUse, Warning
 from tieline.policy import Policy
 from tieline.script import Call, Fail, Run, Say, Stall, Write
 from tieline.testing.rigs.opencode import BorrowedRig, OpenCodeRig
@@ -110,8 +110,9 @@ async def test_a_repositorys_settings_run_nothing_where_commands_are_not_allowed
     (place / "AGENTS.md").write_text("Words of the repository.")
     async with OpenCodeRig(tmp_path / "home", PROGRAM) as rig:
         rig.play([Say("Done.")])
-        await one_turn(rig, place, policy=policy)
+        seen = await one_turn(rig, place, policy=policy)
         assert not list(ran.iterdir())
+        assert "opencode.json, .opencode. If you trust it" in the(seen, Warning).message
         assert "Words of the repository." in rig.heard()
 
 

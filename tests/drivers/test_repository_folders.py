@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tieline.drivers.repository_folders import repository_folders, repository_instructions
+from tieline.drivers.repository_folders import repository_folders, repository_instructions, settings_left_out
 
 
 @pytest.fixture
@@ -15,8 +15,9 @@ def repository(tmp_path: Path) -> Path:
     return repository
 
 
-def test_outside_of_a_repository_the_folder_alone(tmp_path: Path) -> None:
-    assert repository_folders(str(tmp_path)) == [tmp_path]
+def test_outside_of_a_repository_the_folder_alone() -> None:
+    """A folder of the system: the sandbox of an agent may leave a `.git` in the folder of temporary files."""
+    assert repository_folders("/usr/share") == [Path("/usr/share")]
 
 
 def test_from_the_folder_to_the_root(repository: Path) -> None:
@@ -74,3 +75,14 @@ def test_instructions_from_the_root_to_the_folder(repository: Path) -> None:
     assert repository_instructions(str(repository), ("MISSING.md",)) == ""
     (repository / "AGENTS.md").write_text("x" * 1_000_000)
     assert repository_instructions(str(inner), names) == own, "the nearest count most"
+
+
+def test_which_settings_are_left_out(repository: Path) -> None:
+    names = ("agent.json", ".agent/commands", ".tools.json")
+    assert not settings_left_out(str(repository / "src"), names, "", "Say so.")
+    (repository / ".agent/commands").mkdir(parents=True)
+    (repository / "src/agent.json").write_text("{}")
+    (repository.parent / ".tools.json").write_text("not of the repository")
+    (told,) = settings_left_out(str(repository / "src"), names, "", "Say so.")
+    assert told.message.endswith("not allowed: agent.json, .agent/commands. If you trust it: Say so.")
+    assert settings_left_out(str(repository), names, str(repository), "Say so.") == (), "the person's own"

@@ -1,10 +1,12 @@
-"""The folders in which agents look for a repository's settings, rules, hooks and instructions; and the last as text."""
+"""The folders in which agents look for a repository's settings, rules, hooks and instructions; the last as text; and
+which settings are left out."""
 
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ..events import Warning
 from ..safe_file_read import read_inside, read_regular
 
 MAX_LINK = 8192
@@ -44,6 +46,18 @@ def repository_instructions(cwd: str, names: Sequence[str], *, above_only: bool 
         if texts:
             return "\n\n".join(reversed(texts))
     return ""
+
+
+def settings_left_out(cwd: str, names: Sequence[str], home: str, hint: str) -> tuple[Warning, ...]:
+    """Tells the person which of these settings the repository has, when its agent does not read them; `hint`: what to
+    say if it should. Those of the person's own home are no repository's."""
+    here = Path(cwd).absolute()
+    folders = [each for each in repository_folders(cwd) if (each == here or each in here.parents) and str(each) != home]
+    found = [name for name in names if any((folder / name).exists() for folder in folders)]
+    if not found:
+        return ()
+    what = "the repository's own settings are left out where commands are not allowed"
+    return (Warning(f"{what}: {', '.join(found)}. If you trust it: {hint}"),)
 
 
 def _main_checkout(root: Path) -> Path | None:

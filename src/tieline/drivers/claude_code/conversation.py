@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
@@ -54,7 +54,9 @@ class ClaudeCodeConversation:
         meter: ClaudeCodeUsageMeter,
         user_rules: bool,
         repository: bool,
+        notices: Sequence[Event] = (),
     ) -> None:
+        """`notices` are told in its first turn."""
         self.receipt = receipt
         self._agent = agent
         self._process = process
@@ -73,7 +75,7 @@ class ClaudeCodeConversation:
         self._started_messages: set[str] = set()  # messages of this turn that the agent has taken up
         self._steers: set[str] = set()  # said in the middle of the turn, not yet part of a result
         self._reports_start = False  # whether this version tells when it takes a message up
-        self._held_events: deque[Event] = deque(maxlen=MAX_HELD)
+        self._held_events: deque[Event] = deque(notices, maxlen=MAX_HELD)
         self._death: str | None = None
         self._garbage_lines: list[bytes] = []
         self._tasks: set[asyncio.Task[None]] = set()

@@ -131,6 +131,7 @@ class ClaudeCode:
             meter=ClaudeCodeUsageMeter(before),
             user_rules=self.options.user_rules,
             repository=repository,
+            notices=launch.notices,
         )
         async with AsyncExitStack() as stack:
             stack.push_async_callback(talk.stop)  # it reads until the process has ended

@@ -12,10 +12,11 @@ from msgspec import Struct
 
 from ...config import setting
 from ...errors import AgentMissing
+from ...events import Warning
 from ...policy import Policy
 from ...safe_file_read import read_inside
 from ..base import McpServer, Spec
-from ..repository_folders import repository_instructions
+from ..repository_folders import repository_instructions, settings_left_out
 from .policy import permission_rules
 
 SDK = "claude_agent_sdk"
@@ -64,6 +65,11 @@ class ClaudeCodeOptions(Struct, frozen=True, forbid_unknown_fields=True):
     start_timeout_s: Annotated[float, setting("Seconds that the agent may take to start.", 60.0)] = 30.0
 
 
+PROJECT_SETTINGS = (
+    ".claude/settings.json", ".claude/settings.local.json", ".claude/commands", ".claude/skills", ".claude/agents",
+    ".mcp.json",
+)  # fmt: skip
+TRUST = 'setting_sources = ["user", "project", "local"] under [agents.claude-code] of tieline.toml.'
 REPOSITORY_SETTINGS = (".claude/settings.json", ".claude/settings.local.json")
 MAX_SETTINGS = 256 * 1024
 MAX_DENIALS = 32 * 1024
@@ -81,6 +87,7 @@ class ClaudeCodeLaunch(Struct, frozen=True):
     argv: tuple[str, ...]
     env: dict[str, str]
     native_id: str
+    notices: tuple[Warning, ...] = ()
 
 
 def launch_command(spec: Spec, options: ClaudeCodeOptions, name: str = "claude-code") -> ClaudeCodeLaunch:
@@ -88,9 +95,11 @@ def launch_command(spec: Spec, options: ClaudeCodeOptions, name: str = "claude-c
     native_id = spec.resume if spec.resume and not spec.fork else str(uuid4())
     allowed, denied = permission_rules(spec.policy)
     sources, system = options.setting_sources, spec.system
+    notices: tuple[Warning, ...] = ()
     if sources is None and not trusts_repository(spec.policy, options):
         sources = ("user",)
         denied += _repository_denials(spec.cwd)
+        notices = settings_left_out(spec.cwd, PROJECT_SETTINGS, spec.env.get("HOME", ""), TRUST)
         above = repository_instructions(spec.cwd, ("CLAUDE.md",), above_only=True)
         system = "\n\n".join(filter(None, (above, system)))
     argv = [
@@ -127,7 +136,7 @@ def launch_command(spec: Spec, options: ClaudeCodeOptions, name: str = "claude-c
         argv.append("--fork-session")
     if sources is not None:
         argv.append(f"--setting-sources={','.join(sources)}")
-    return ClaudeCodeLaunch(tuple(argv), env, native_id)
+    return ClaudeCodeLaunch(tuple(argv), env, native_id, notices)
 
 
 def trusts_repository(policy: Policy, options: ClaudeCodeOptions) -> bool:

@@ -1,13 +1,13 @@
 """One conversation with OpenCode: prompts go in by HTTP, everything else comes back over the event stream."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from ...background_tasks import cancel_and_wait
 from ...errors import AgentError, SessionClosed
-from ...events import Error, Init, Other
+from ...events import Error, Event, Init, Other
 from ...policy import Receipt
 from ..base import AskFn, Prompt, Spec
 from ..turn_stream import INTERRUPT_GRACE_S, Turn
@@ -43,8 +43,10 @@ class OpenCodeConversation:
         body: Mapping[str, Any],
         mcp: tuple[str, ...] = (),
         last: str = "",
+        notices: Sequence[Event] = (),
     ) -> None:
-        """`body` is what every prompt carries. `last` is the last message so far."""
+        """`body` is what every prompt carries. `last` is the last message so far. `notices` are told in its first
+        turn."""
         self.native_id = native_id
         self.receipt = receipt
         self.rules = rules
@@ -57,6 +59,7 @@ class OpenCodeConversation:
         self._api = SessionApi(server, spec.cwd, native_id, body)
         self.request = self._api.request
         self._last = last
+        self._notices = notices
         self._asks = OpenCodeAsks(self, spec.cwd)
         self._turn: Turn | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,6 +91,9 @@ class OpenCodeConversation:
     def turn(self, prompt: Prompt) -> Turn:
         turn = self._turn = Turn(prompt, self._ask)
         self._reset()
+        notices, self._notices = self._notices, ()
+        for notice in notices:
+            turn.emit(notice)
         self.spawn(self._send(turn))
         return turn
 

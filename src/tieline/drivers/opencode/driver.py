@@ -18,11 +18,12 @@ from msgspec.structs import replace
 from ...background_tasks import cancel_and_wait
 from ...config import setting
 from ...errors import AgentError, AgentStartFailed, Unsupported, UsageError
+from ...events import Warning
 from ...policy import Policy, Receipt
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..model_list import ModelList, mappings, model_list, nearest_models
 from ..registry import parse_options
-from ..repository_folders import repository_instructions
+from ..repository_folders import repository_instructions, settings_left_out
 from ..version_command import ask_version
 from .conversation import OpenCodeConversation
 from .event_stream import EventStream
@@ -30,8 +31,11 @@ from .launch import (
     ARGS,
     INSTALL,
     INSTRUCTIONS,
+    NO_PROJECT,
     PROGRAM,
+    PROJECT_SETTINGS,
     RESERVED_ARGS,
+    TRUST,
     launch_command,
     reads_project,
     resolve_command,
@@ -149,10 +153,20 @@ class OpenCode:
             except (OpenCodeError, ServerUnreachable) as error:
                 raise AgentStartFailed(self.name, str(error)) from error
 
+    def _leaves_out(self, spec: Spec) -> bool:
+        """Whether our own server does not read the settings of the session's repository."""
+        env = {**spec.env, **self.env}
+        return not (self.options.url or spec.policy.shell == "allow" or reads_project(env))
+
+    async def _left_out(self, spec: Spec) -> tuple[Warning, ...]:
+        if not self._leaves_out(spec) or NO_PROJECT in {**spec.env, **self.env}:  # then its user knows
+            return ()
+        home = spec.env.get("HOME", "")
+        return await asyncio.to_thread(settings_left_out, spec.cwd, PROJECT_SETTINGS, home, TRUST)
+
     async def _instructed(self, spec: Spec) -> Spec:
         """With the instructions that our own server leaves out together with a repository's settings."""
-        env = {**spec.env, **self.env}
-        if self.options.url or spec.policy.shell == "allow" or reads_project(env):
+        if not self._leaves_out(spec):
             return spec
         found = await asyncio.to_thread(repository_instructions, spec.cwd, INSTRUCTIONS)
         return replace(spec, system="\n\n".join(filter(None, (found, spec.system))))
@@ -195,6 +209,7 @@ class OpenCode:
             body=body,
             mcp=(*spec.mcp_servers, *(config.get("mcp") or {})),
             last=last,
+            notices=await self._left_out(spec),
         )
         for each in (session, *children):
             stream.join(conversation, each)

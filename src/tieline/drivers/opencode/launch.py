@@ -23,6 +23,8 @@ CONFIG = "OPENCODE_CONFIG_CONTENT"
 NO_PROJECT = "OPENCODE_DISABLE_PROJECT_CONFIG"
 """A repository's own settings, plugins and instructions are not there. It starts the plugins and tool servers that they
 name without asking anybody."""
+PROJECT_SETTINGS = ("opencode.json", "opencode.jsonc", ".opencode")
+TRUST = 'env = { OPENCODE_DISABLE_PROJECT_CONFIG = "0" } under [agents.opencode] of tieline.toml.'
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
 """What it reads of a repository otherwise: the first of these that there is."""
 TRUSTED = {"trusted": True}
