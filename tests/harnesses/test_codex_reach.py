@@ -48,7 +48,7 @@ async def test_an_idle_terminal_wakes_and_its_presence_is_told(tmp_path: Path) -
         await terminal.shows("I am awake.")
         await eventually(lambda: "working" in sessions.activities, "it was never told to work")
         await sessions.only("idle")
-        await terminal.key("C-c")
+        await terminal.quit()
         await eventually(lambda: sessions.over == [session.session], "its end was not told")
         assert '"originator":"codex-tui"' in rollout(home)  # the daemon did not take our name for its own
 

@@ -98,8 +98,8 @@ async def test_mail_for_a_closed_terminal_stays_unread_until_it_is_resumed(tmp_p
             await at.terminals[name].shows(f"Hello from {name}.")
         members = {name: await at.member(name) for name in harnesses}
         await at.terminals["claude-code"].submit("/exit")
-        await at.terminals["codex"].key("C-c")
-        await at.terminals["opencode"].key("C-c")
+        await at.terminals["codex"].quit()
+        await at.terminals["opencode"].quit()
         for member in members.values():
             await at.ended(member)
         sent = {

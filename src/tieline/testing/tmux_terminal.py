@@ -94,6 +94,25 @@ class TmuxTerminal:
         except AssertionError:  # the program has ended, and tmux with it
             return False
 
+    async def quit(self) -> None:
+        """Press Ctrl-C, and again as long as the program runs, as a person does: while it ends a turn, a program takes
+        the first press for that turn."""
+        async with asyncio.timeout(SCREEN_S):
+            while await self._runs():
+                with suppress(AssertionError):  # it has ended meanwhile
+                    await self.key("C-c")
+                for _ in range(round(PRESS_AGAIN_S / LOOK_S)):
+                    if not await self._runs():
+                        return
+                    await asyncio.sleep(LOOK_S)
+
+    async def _runs(self) -> bool:
+        try:
+            await self._tmux("list-panes")
+        except AssertionError:  # tmux ends with its last program
+            return False
+        return True
+
     async def kill(self) -> None:
         """End the program and what shares its terminal by SIGKILL, as a crash or a closed machine does."""
         os.killpg(int(await self._tmux("display-message", "-p", "#{pane_pid}")), signal.SIGKILL)
