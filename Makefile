@@ -17,8 +17,8 @@ PAGE := src/tieline/hub/static/index.html
 PAGE_SOURCES := $(shell find web/src web/public web/index.html web/*.ts web/*.json web/*.mjs -type f ! -path 'web/src/generated/*' 2>/dev/null) \
 	$(wildcard src/tieline/protocol/*.py) src/tieline/events.py src/tieline/policy.py src/tieline/envelopes.py src/tieline/ask_parts.py src/tieline/visible_text.py \
 	src/tieline/sessions/records.py src/tieline/sessions/ask_rules.py src/tieline/sessions/transcript.py src/tieline/sessions/session_worktrees.py
-# One more than the two cores of a small machine: tests wait for their agents half of the time.
-WORKERS ?= 3
+WORKERS ?= 2
+FAST_WORKERS ?= 3
 # With bytecode, wherever else it is not wanted: what pytest makes of 250 test modules is made once, not by each worker.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # A folder in memory with a gigabyte to spare, where programs may be run; empty where there is none. The tests without agents
@@ -93,11 +93,11 @@ test-page: setup ## the page's own unit tests
 	@cd web && npm test --silent
 
 test-fast: setup test-page ## the tests that start no real agent and take no time
-	$(if $(IN_MEMORY),PYTEST_DEBUG_TEMPROOT=$(IN_MEMORY)) $(PYTEST) -n $(WORKERS) --dist worksteal -m "not real and not slow" \
+	$(if $(IN_MEMORY),PYTEST_DEBUG_TEMPROOT=$(IN_MEMORY)) $(PYTEST) -n $(FAST_WORKERS) --dist worksteal -m "not real and not slow" \
 		$(if $(IN_MEMORY),-o tmp_path_retention_policy=failed)
 
 test-pythons: setup ## the fast tests on each supported Python that is on this machine, each in an environment below .pythons/
-	@$(BIN)/python tests/packaging/pythons.py --workers $(WORKERS)
+	@$(BIN)/python tests/packaging/pythons.py --workers $(FAST_WORKERS)
 
 check: setup ## lint and types
 	$(BIN)/ruff check .
