@@ -86,3 +86,8 @@ def test_which_settings_are_left_out(repository: Path) -> None:
     (told,) = settings_left_out(str(repository / "src"), names, "", "Say so.")
     assert told.message.endswith("not allowed: agent.json, .agent/commands. If you trust it: Say so.")
     assert settings_left_out(str(repository), names, str(repository), "Say so.") == (), "the person's own"
+
+
+def test_a_name_that_cannot_be_looked_at_is_not_there(repository: Path) -> None:
+    """Such as one in a folder that is closed to us; one that is too long fails for every user."""
+    assert settings_left_out(str(repository), ("a" * 5000,), "", "Say so.") == ()

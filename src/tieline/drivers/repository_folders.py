@@ -53,7 +53,8 @@ def settings_left_out(cwd: str, names: Sequence[str], home: str, hint: str) -> t
     say if it should. Those of the person's own home are no repository's."""
     here = Path(cwd).absolute()
     folders = [each for each in repository_folders(cwd) if (each == here or each in here.parents) and str(each) != home]
-    found = [name for name in names if any((folder / name).exists() for folder in folders)]
+    # `Path.exists` raises for a folder that is closed to us, and the session would not open.
+    found = [name for name in names if any(os.path.exists(folder / name) for folder in folders)]  # noqa: PTH110
     if not found:
         return ()
     what = "the repository's own settings are left out where commands are not allowed"
