@@ -9,8 +9,23 @@ const KEY = 'tl_the_page_is_ours'
 
 export const hub = { requests: [] as SentRequest[], reply: (_: SentRequest): Reply => 'away', storage: new Map<string, string>() }
 
+/** What a closed page takes with it: without this, a page of an earlier test tries again in the middle of the next one. */
+const pageTimers = new Set<ReturnType<typeof setTimeout>>()
+const { setTimeout: setRealTimeout } = globalThis
+globalThis.setTimeout = Object.assign((then: (...args: unknown[]) => void, ms?: number, ...args: unknown[]) => {
+  const timer = setRealTimeout(() => { pageTimers.delete(timer); then(...args) }, ms)
+  pageTimers.add(timer)
+  return timer
+}, setRealTimeout) as typeof setTimeout
+
+function closePage(): void {
+  pageTimers.forEach(clearTimeout)
+  pageTimers.clear()
+}
+
 beforeEach(() => {
   vi.useRealTimers()
+  closePage()
   hub.requests = []
   hub.storage = new Map()
   vi.stubGlobal('localStorage', { getItem: (name: string) => hub.storage.get(name) ?? null, setItem: (name: string, value: string) => hub.storage.set(name, value), removeItem: (name: string) => hub.storage.delete(name) })
@@ -28,6 +43,7 @@ export const readyFrame = (more: Partial<P.Snapshot> = {}, how: Partial<P.Ready>
   ({ type: 'ready', state: 'ok', epoch: 'e', cursor: 0, snapshot: { sessions: [], asks: [], prompts: [], nodes: [], teams: [], marks: [], ...more }, snapshot_sent: 'whole', sessions_left: 0, ...how })
 
 export async function load() {
+  closePage()
   vi.resetModules()
   const [store, decisions, outbox, orders, api] = await Promise.all([import('../src/store/store'), import('../src/asks/decisions'), import('../src/prompts/outbox'), import('../src/commands/pending-commands'), import('../src/api/client')])
   await api.saveDeviceKey(KEY)
