@@ -12,7 +12,7 @@ from tests.hub.conftest import Running, caller
 from tests.sessions.test_attached_session import NATIVE, RecordingTerminal
 
 from tieline.events import Answer, Ask, Command, ToolUse, TurnStarted
-from tieline.hub.security.access_rules import PERSON_ONLY
+from tieline.hub.security.access_rules import PERSON_ONLY, TERMINAL_ONLY
 from tieline.sessions.attached_session import AttachedSession
 from tieline.testing.wait_for import eventually
 
@@ -88,6 +88,23 @@ async def test_what_it_starts_decides_nothing(hub: Running, tmp_path: Path) -> N
         person = await run(sys.executable, "-c", IN_A_TERMINAL, *send, "POST", f"/api/v1/asks/{ask}/answer", ALLOW)
         assert " 200 " in person
         assert (await asyncio.wait_for(task, 30)).decision == "allow"
+
+
+@pytest.mark.parametrize(("method", "template"), sorted(TERMINAL_ONLY))
+async def test_what_it_detached_gets_no_lasting_power(hub: Running, method: str, template: str) -> None:
+    session = (await hub.session(policy="ask"))["id"]
+    path = template.format_map(defaultdict(lambda: "x", session=session))
+    send = (sys.executable, "-I", "-c", SEND, hub.serving.socket, method, path)
+    refusal = "cannot tell whether a person asks for this"
+    assert refusal not in await run(*send, "{}"), "no agent is in a terminal"
+    async with asking(hub):
+        refused = await run(*send, "{}")
+        assert " 403 " in refused and refusal in refused
+        assert refusal not in await run(sys.executable, "-c", IN_A_TERMINAL, *send, "{}"), "a person in a terminal"
+
+
+def test_it_is_for_persons_first() -> None:
+    assert set(PERSON_ONLY) >= TERMINAL_ONLY
 
 
 async def test_a_device_answers_from_anywhere(hub: Running) -> None:

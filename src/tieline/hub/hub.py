@@ -187,6 +187,11 @@ class Hub:
         """Whether the agent in a terminal that is read along started it."""
         return self.local is not None and not self.local.router.harness_processes().isdisjoint(peer.lineage)
 
+    def reads_terminals(self) -> bool:
+        """Whether an agent in a terminal of this machine is read along."""
+        here = (record for record in self.state.sessions.values() if record.node == self.dispatcher.local)
+        return any(record.kind == "attached" and record.status != "closed" for record in here)
+
     def guess(self, context: RequestContext) -> None:
         """Counts an attempt to use a secret. The route gives back the successful ones."""
         if wait := self.login_limiter.take(context.address):

@@ -4,7 +4,7 @@ A test requests every route and upgrade of the application without a key: a new 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 API = "/api/v1"
@@ -129,6 +129,20 @@ policy or another's words, say what a person has read, agree to code, look throu
 hub to other machines, have agents started later, make rules for decisions, read another's files, merge or discard
 a session's work, or put its own work into a commit or out into the world."""
 
+TERMINAL_ONLY: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("POST", f"{API}/pairings"),
+        ("PATCH", f"{API}/sessions/{{session}}"),
+        ("POST", f"{API}/phone"),
+        ("POST", f"{API}/schedules"),
+        ("PATCH", f"{API}/schedules/{{schedule}}"),
+        ("POST", f"{API}/rules"),
+        ("DELETE", f"{API}/rules/{{rule}}"),
+    }
+)
+"""Of these, what gives power that lasts. What the agent in a person's terminal has detached from itself may not do it
+either. Such a process has no terminal: while there is such an agent, a caller without one is not taken for a person."""
+
 RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Routes that take single-use secrets: rate-limited."""
 
@@ -175,12 +189,20 @@ def session_allowed(method: str, path: str, session: str) -> bool:
 
 
 def person_only(method: str, path: str) -> bool:
+    return _named(method, path, PERSON_ONLY)
+
+
+def terminal_only(method: str, path: str) -> bool:
+    return _named(method, path, TERMINAL_ONLY)
+
+
+def _named(method: str, path: str, among: Iterable[tuple[str, str]]) -> bool:
     said = path.split("/")
     return any(
         method == one
         and len(words := template.split("/")) == len(said)
         and all(word.startswith("{") or word == given for word, given in zip(words, said, strict=True))
-        for one, template in PERSON_ONLY
+        for one, template in among
     )
 
 
