@@ -301,7 +301,8 @@ def load(*, environ: Mapping[str, str] | None = None) -> Config:
     if wrong:
         first, *others = wrong
         key = dotted(first.path)
-        more = f" (`tieline config check` lists {len(others)} more)" if others else ""
+        # Not how many: it also looks at channels, and at values that only the parts which use them understand.
+        more = " (there are more: `tieline config check` lists all)" if others else ""
         message = f"{place(path, first.path, key_lines(text))}: {key}: {first.problem}{more}"
         raise UsageError(message, field=key, hint=first.hint)
     if isinstance(content.get("channels"), list):
@@ -342,7 +343,7 @@ def mistakes_in(content: Mapping[str, Any]) -> "list[Mistake]":
 
 def _agent_mistakes(agents: Any) -> "Iterator[Mistake]":
     """Mistakes in the keys that every agent has; its driver checks the others."""
-    from .config_schema import Mistake, mistakes
+    from .config_schema import Mistake, mistakes, nearest_key
 
     if not isinstance(agents, dict):
         return
@@ -356,7 +357,11 @@ def _agent_mistakes(agents: Any) -> "Iterator[Mistake]":
         if isinstance(limit, int | float) and limit <= 0:
             problem = f"{limit:g} s must be more than 0"
             yield Mistake(("agents", name, "timeout_s"), problem, "Leave it out for the default.")
-        if "type" not in entry and not set(entry) <= COMMON:
+        own = [key for key in entry if key not in COMMON] if "type" not in entry else []
+        meant = {key: hint for key in own if (hint := nearest_key(key, sorted(COMMON)))}
+        for key, hint in meant.items():
+            yield Mistake(("agents", name, key), "unknown key", hint)
+        if set(own) - set(meant):
             hint = 'Say which driver it uses, for example type = "shell".'
             yield Mistake(("agents", name), "it has no type", hint)
 

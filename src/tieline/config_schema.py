@@ -113,7 +113,8 @@ def mistakes(
         if name not in known:
             if strict:
                 good = False
-                yield Mistake((*path, name), "unknown key", _close(name, list(known)))
+                hint = nearest_key(name, list(known)) or f"Known keys: {', '.join(known)}."
+                yield Mistake((*path, name), "unknown key", hint)
             continue
         for mistake in _mistakes_of(value, known[name].kind, (*path, name), whole):
             good = False
@@ -125,6 +126,14 @@ def mistakes(
             yield Mistake(path, f"{key.name} is missing", hint)
     if good and whole:
         yield from _of_the_whole(content, table, path)
+
+
+def nearest_key(name: str, known: Sequence[str]) -> str:
+    """What somebody may have meant; empty if nothing is like it."""
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"Did you mean {close[0]}?" if close else ""
 
 
 def toml(value: Any) -> str:
@@ -178,13 +187,6 @@ def _of_the_whole(content: Mapping[str, Any], table: type[Struct], path: Path) -
     except UsageError as error:
         parts = tuple(error.field.split(".")) if error.field else ()
         yield Mistake((*path, *parts), error.message, error.hint)
-
-
-def _close(name: str, known: Sequence[str]) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"Did you mean {close[0]}?" if close else f"Known keys: {', '.join(known)}."
 
 
 def _found(value: Any, kind: Any) -> str:

@@ -37,6 +37,9 @@ web_search = "sometimes"
 [agents.odd]
 type = "frob"
 
+[agents.opencode]
+timout_s = 5
+
 [relay]
 deny = ["relay.> -> relay.>", "nonsense"]
 
@@ -79,12 +82,13 @@ FOUND = {
     (17, "agents.reviewer.comand", "unknown key", "Did you mean command?"),
     (21, "agents.searcher.web_search", '"disabled", found "sometimes"', ""),
     (23, "agents.odd", "unknown agent 'frob'", ""),
-    (27, "relay.deny[1]", "'nonsense' is not a rule", "from-pattern"),
-    (29, "pool.warm[0]", "cwd is missing", "Add cwd ="),
-    (37, "channels[0].config.urll", "unknown key", "Did you mean url?"),
-    (40, "channels[1].id", "another channel has the id 'hook'", "Give each"),
-    (44, "channels[1].config.secrets", "the variable NONE is not set", "Set it"),
-    (49, "channels[2].config.projects.shop", "cwd is missing", "Add cwd ="),
+    (27, "agents.opencode.timout_s", "unknown key", "Did you mean timeout_s?"),
+    (30, "relay.deny[1]", "'nonsense' is not a rule", "from-pattern"),
+    (32, "pool.warm[0]", "cwd is missing", "Add cwd ="),
+    (40, "channels[0].config.urll", "unknown key", "Did you mean url?"),
+    (43, "channels[1].id", "another channel has the id 'hook'", "Give each"),
+    (47, "channels[1].config.secrets", "the variable NONE is not set", "Set it"),
+    (52, "channels[2].config.projects.shop", "cwd is missing", "Add cwd ="),
 }
 
 
@@ -138,12 +142,11 @@ def test_check_on_the_command_line(cli: CliProcess) -> None:
 
 def test_the_loader_names_file_line_and_key(tmp_path: Path) -> None:
     file = tmp_path / "tieline.toml"
-    file.write_text('policy = "ask"\n\n[hub]\nport = true\nprot = 1\n')
+    file.write_text('policy = "ask"\n\n[hub]\nport = true\nprot = 1\ntls_key = "/nonesuch.pem"\n')
     with pytest.raises(UsageError) as caught:
         configuration.load(environ={"TIELINE_CONFIG": str(file)})
-    assert caught.value.message == (
-        f"{file}:4: hub.port: expected whole number, found true or false (`tieline config check` lists 1 more)"
-    )
+    problem = "hub.port: expected whole number, found true or false"
+    assert caught.value.message == f"{file}:4: {problem} (there are more: `tieline config check` lists all)"
     assert caught.value.field == "hub.port"
 
 
