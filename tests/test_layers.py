@@ -80,6 +80,7 @@ LAYERS: list[set[str]] = [
         "harnesses.registry",
         "harnesses.session_file_reach",
         "harnesses.transcript_file",
+        "harnesses.transcript_terminal",
         "client",
     },
     {"teams", "schedules", "node", "hub"},

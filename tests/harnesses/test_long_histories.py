@@ -131,9 +131,9 @@ def follow_claude_code(attached: AttachedSession, path: Path, reading: asyncio.S
         raise AssertionError
 
     terminal = ClaudeCodeTerminal(
-        0, path.stem, "/p", since=lambda: 0.0, push=push, status=lambda: "idle", reading=reading
+        0, path.stem, "/p", path, since=lambda: 0.0, reading=reading, push=push, status=lambda: "idle"
     )
-    terminal.follow(attached, path, "idle")
+    terminal.follow(attached, "idle")
     return terminal
 
 

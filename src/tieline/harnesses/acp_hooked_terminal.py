@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 
@@ -17,9 +17,9 @@ from ..background_tasks import cancel_and_wait
 from ..drivers.acp.tools import AcpToolCall
 from ..events import Ask, Done, ToolResult
 from ..sessions.attached_session import UNFINISHED, AttachedSession, TerminalUnreachable
-from ..sessions.records import Remote
 from .acp_transcript import AcpTranscriptEvents, TellAfter, parse_time
-from .transcript_file import TranscriptCursor, TranscriptFile
+from .transcript_file import TranscriptCursor, TranscriptLine
+from .transcript_terminal import TranscriptTerminal
 
 LOOK_S = 0.5
 """How often the record of a session that works is looked at."""
@@ -60,10 +60,9 @@ class ShownPrompt(Struct, frozen=True):
 Events = TypeVar("Events", bound=AcpTranscriptEvents)
 
 
-class HookedTerminal(Generic[Events]):
+class HookedTerminal(TranscriptTerminal[Events]):
     """A subclass says what its record is, what its hooks mean, and what it takes from elsewhere."""
 
-    remote: tuple[Remote, ...] = ()
     harness: str
     how: str
     """Why nothing is taken from elsewhere that is not in `remote`."""
@@ -78,30 +77,13 @@ class HookedTerminal(Generic[Events]):
         since: Callable[[], float | None],
         reading: asyncio.Semaphore,
     ) -> None:
-        """`since`: turns that began before that time are not read; None: nothing may be read now. `reading` is held for
-        each part of a record."""
-        self.process = process
-        self._session = session
-        self._cwd = cwd
-        self._path = path
-        self._since = since
-        self._reading = reading
-        self._attached: AttachedSession | None = None
-        self._events = self._new_events(TranscriptCursor())
+        super().__init__(process, session, cwd, path, since=since, reading=reading)
         self._hooks: deque[HookNote] = deque(maxlen=MAX_HOOKS)
         self._prompted_at = -PROMPT_S  # when a hook told of a prompt that the record has not yet
         self._prompts: dict[str, ShownPrompt] = {}
         self._asked = 0
-        self._changed = asyncio.Event()
-        self._following: asyncio.Task[None] | None = None
 
     # --- what a subclass says --------------------------------------------------------------------------------
-
-    def _new_events(self, cursor: TranscriptCursor) -> Events:
-        raise NotImplementedError
-
-    def _new_file(self, cursor: TranscriptCursor) -> TranscriptFile:
-        raise NotImplementedError
 
     def _is_prompt(self, note: HookNote) -> bool:
         """Whether a hook tells that a turn begins."""
@@ -146,9 +128,7 @@ class HookedTerminal(Generic[Events]):
         self._changed.set()
 
     async def stop(self) -> None:
-        """We stop reading; the terminal may go on."""
-        if self._following is not None:
-            await cancel_and_wait(self._following)
+        await super().stop()
         await cancel_and_wait(*(prompt.asking for prompt in self._prompts.values()))
         self._prompts.clear()
 
@@ -167,12 +147,6 @@ class HookedTerminal(Generic[Events]):
         elif (turn := self._events.turn) is not None:
             attached.tell(turn, self._events.cursor)
         await attached.detach()
-
-    async def let_go(self, reason: str) -> None:
-        """Read nothing more, though the terminal is there."""
-        await self.stop()
-        if self._attached is not None:
-            await self._attached.detach(reason)
 
     async def _follow(self, attached: AttachedSession) -> None:
         cursor = TranscriptCursor.parse(attached.record.cursor)
@@ -204,30 +178,11 @@ class HookedTerminal(Generic[Events]):
                 async with asyncio.timeout(LOOK_S if expects else None):
                     await self._changed.wait()
 
-    async def _read(self, attached: AttachedSession, file: TranscriptFile) -> bool:
-        """Tell what was added; whether anything was."""
-        more, grew = True, False
-        while more:
-            async with self._reading:
-                added, more = await self._read_part(attached, file)
-            grew = grew or added
-        return grew
-
-    async def _read_part(self, attached: AttachedSession, file: TranscriptFile) -> tuple[bool, bool]:
-        """Whether anything was added, and whether there is more. What is read is in memory until this returns: not
-        while the next part waits for its turn among those of other sessions."""
-        if (since := self._since()) is None:  # it is let go of in a moment
-            return False, False
-        self._events.since = since
-        lines, more = await asyncio.to_thread(file.read)
-        for line in lines:
-            before = self._events.turn
-            await self._tell(attached, self._events.feed(line))
-            if self._events.turn is not before:
-                self._prompted_at = -PROMPT_S
-        if more:
-            await attached.flush()
-        return bool(lines), more
+    async def _tell_line(self, attached: AttachedSession, line: TranscriptLine) -> None:
+        before = self._events.turn
+        await self._tell(attached, self._events.feed(line))
+        if self._events.turn is not before:
+            self._prompted_at = -PROMPT_S
 
     async def _tell(self, attached: AttachedSession, events: TellAfter) -> None:
         for event, cursor in events:

@@ -132,11 +132,11 @@ class ClaudeCodeReach(ReadAlongReach[ClaudeCodeSession, ClaudeCodeTerminal]):
         id = file.session_id
         push, status = partial(self._push_text, id), partial(self._status_now, file)
         terminal = ClaudeCodeTerminal(
-            file.pid, id, file.cwd, since=since, push=push, status=status, reading=self._reading
+            file.pid, id, file.cwd, path, since=since, reading=self._reading, push=push, status=status
         )
         working = file.status not in ("", "idle")
         attached = await attacher.attach(self.harness, id, cwd=file.cwd, terminal=terminal, working=working)
-        terminal.follow(attached, path, file.status)
+        terminal.follow(attached, file.status)
         return terminal
 
     async def _look_at(self, terminal: ClaudeCodeTerminal, file: ClaudeCodeSession) -> None:

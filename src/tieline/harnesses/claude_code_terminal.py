@@ -23,6 +23,7 @@ from ..sessions.attached_session import AT_THE_TERMINAL, AttachedSession, Termin
 from ..sessions.records import Remote
 from .claude_code_transcript import ClaudeCodeTranscriptFile, TranscriptEvents
 from .transcript_file import TranscriptCursor, TranscriptFile
+from .transcript_terminal import TranscriptTerminal
 
 if TYPE_CHECKING:
     from claude_agent_sdk import PermissionUpdate
@@ -60,7 +61,7 @@ class _Prompt:
         self.gone_at: float | None = None
 
 
-class ClaudeCodeTerminal:
+class ClaudeCodeTerminal(TranscriptTerminal[TranscriptEvents]):
     remote: tuple[Remote, ...] = ("prompt", "steer", "answer", "question")
 
     def __init__(
@@ -68,32 +69,28 @@ class ClaudeCodeTerminal:
         process: int,
         session: str,
         cwd: str,
+        path: Path,
         *,
         since: Callable[[], float | None],
+        reading: asyncio.Semaphore,
         push: Callable[[str], Awaitable[None]],
         status: Callable[[], str],
-        reading: asyncio.Semaphore,
     ) -> None:
-        """`since`: turns that began before that time are not read; None: nothing may be read now. `status` reads what
-        its file says at this moment: blocking. `reading` is held for each part of a transcript: of many long histories
-        only few are in memory at once."""
-        self.process = process
-        self._session = session
-        self._cwd = cwd
-        self._since = since
+        """`status` reads what its file says at this moment: blocking."""
+        super().__init__(process, session, cwd, path, since=since, reading=reading)
         self._push = push
         self._read_status = status
-        self._reading = reading
         self._status = ""
-        self._path = Path()
-        self._attached: AttachedSession | None = None
-        self._events = TranscriptEvents(session, TranscriptCursor())
         self._permissions = ToolPermissions(Policy(), cwd, user_rules=True)
         self._prompts: dict[str, _Prompt] = {}
         self._asked = 0
-        self._changed = asyncio.Event()
         self._read_again = asyncio.Condition()
-        self._following: asyncio.Task[None] | None = None
+
+    def _new_events(self, cursor: TranscriptCursor) -> TranscriptEvents:
+        return TranscriptEvents(self._session, cursor)
+
+    def _new_file(self, cursor: TranscriptCursor) -> ClaudeCodeTranscriptFile:
+        return ClaudeCodeTranscriptFile(self._path, cursor)
 
     # --- what people say elsewhere -------------------------------------------------------------------------
 
@@ -114,13 +111,9 @@ class ClaudeCodeTerminal:
 
     # --- its life ------------------------------------------------------------------------------------------
 
-    def follow(self, attached: AttachedSession, path: Path, status: str) -> None:
-        self._attached, self._status, self._path = attached, status, path
+    def follow(self, attached: AttachedSession, status: str) -> None:
+        self._attached, self._status = attached, status
         self._following = asyncio.create_task(self._follow(attached), name=f"claude-code-{self._session}")
-
-    @property
-    def transcript(self) -> Path:
-        return self._path
 
     def look(self, status: str, path: Path | None = None) -> None:
         """Its file says this now, or its transcript may have grown."""
@@ -129,9 +122,7 @@ class ClaudeCodeTerminal:
         self._changed.set()
 
     async def stop(self) -> None:
-        """We stop reading; the terminal may go on."""
-        if self._following is not None:
-            await cancel_and_wait(self._following)
+        await super().stop()
         await cancel_and_wait(*(prompt.asking for prompt in self._prompts.values()))
 
     async def ended(self) -> None:
@@ -141,25 +132,17 @@ class ClaudeCodeTerminal:
             return
         await attached.flush()
         with suppress(OSError):
-            await self._read(
-                attached,
-                ClaudeCodeTranscriptFile(self._path, TranscriptCursor.parse(attached.record.cursor)),
-                again=True,
-            )
+            cursor = TranscriptCursor.parse(attached.record.cursor)
+            self._events = self._new_events(cursor)
+            await self._read(attached, self._new_file(cursor))
         if (turn := self._events.turn) is not None:
             attached.tell(turn, self._events.cursor)
         await attached.detach()
 
-    async def let_go(self, reason: str) -> None:
-        """Read nothing more, though the terminal is there."""
-        await self.stop()
-        if self._attached is not None:
-            await self._attached.detach(reason)
-
     async def _follow(self, attached: AttachedSession) -> None:
         cursor = TranscriptCursor.parse(attached.record.cursor)
-        self._events = TranscriptEvents(self._session, cursor)
-        file, grew_at = ClaudeCodeTranscriptFile(self._path, cursor), time.monotonic()
+        self._events = self._new_events(cursor)
+        file, grew_at = self._new_file(cursor), time.monotonic()
         while True:
             self._changed.clear()
             file.path = self._path
@@ -180,32 +163,11 @@ class ClaudeCodeTerminal:
                 async with asyncio.timeout(SETTLE_S if self._prompts or self._events.turn else None):
                     await self._changed.wait()
 
-    async def _read(self, attached: AttachedSession, file: TranscriptFile, *, again: bool = False) -> bool:
-        """Tell what was added; whether anything was."""
-        if again:
-            self._events = TranscriptEvents(self._session, TranscriptCursor.parse(attached.record.cursor))
-        more, grew = True, False
-        while more:
-            async with self._reading:
-                added, more = await self._read_part(attached, file)
-            grew = grew or added
+    async def _read(self, attached: AttachedSession, file: TranscriptFile) -> bool:
+        grew = await super()._read(attached, file)
         async with self._read_again:
             self._read_again.notify_all()
         return grew
-
-    async def _read_part(self, attached: AttachedSession, file: TranscriptFile) -> tuple[bool, bool]:
-        """Whether anything was added, and whether there is more. What is read is in memory until this returns: not
-        while the next part waits for its turn among those of other sessions."""
-        if (since := self._since()) is None:  # it is let go of in a moment
-            return False, False
-        self._events.since = since
-        lines, more = await asyncio.to_thread(file.read)
-        for line in lines:
-            for event, after in self._events.feed(line):
-                attached.tell(event, after)
-        if more:
-            await attached.flush()
-        return bool(lines), more
 
     # --- permission prompts --------------------------------------------------------------------------------
 

@@ -65,10 +65,6 @@ class QwenTerminal(HookedTerminal[QwenEvents]):
     def _new_file(self, cursor: TranscriptCursor) -> QwenTranscriptFile:
         return QwenTranscriptFile(self._path, cursor)
 
-    @property
-    def transcript(self) -> Path:
-        return self._path
-
     def look(self, path: Path) -> None:
         """Its record may have grown: no hook tells that somebody else's message begins a turn."""
         self._path = path
