@@ -5,9 +5,13 @@ read, zero-width characters and look-alike spaces make two different commands lo
 such as ⟨U+202E⟩. Unicode's categories decide: everything "other" (Cc, Cf, Cs, Co, Cn) and every separator but the
 space (Zl, Zp, Zs); and the few with a category of letters or signs that are blank all the same. What this Python's
 Unicode does not know yet is marked too, since nobody can say what it looks like.
+
+A letter of another alphabet that looks like one of a to z is marked where it poses as one: among such letters in a
+word (`g⟨U+0456⟩thub`), and in a word of nothing else that stands in a name of theirs (`⟨U+0441⟩⟨U+043E⟩⟨U+0440⟩.com`).
 """
 
 import re
+from collections.abc import Iterable
 
 _BLANK: tuple[tuple[int, int], ...] = (
     (0x034F, 0x034F),  # combining grapheme joiner
@@ -26,19 +30,47 @@ _BLANK: tuple[tuple[int, int], ...] = (
 )
 """Not told by their category: nothing is seen of them, or they change how the character before them is seen."""
 
+_LOOKALIKE_LETTERS = (
+    "аеорсухѕіјһԁԛԝӏѵгүҽАВЕКМНОРСТУХЅІЈҮԚԜӀѴ"  # Cyrillic
+    "ονιΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"  # Greek; not those that people write beside Latin ones, as in μs
+    "սօհոզցյ"  # Armenian
+    "ɡɑ"
+)
+_LOOKALIKES: tuple[tuple[int, int], ...] = (
+    *((ord(letter), ord(letter)) for letter in _LOOKALIKE_LETTERS),
+    (0x13A0, 0x13FF),  # Cherokee
+    (0x2160, 0x217F),  # Roman numerals
+    (0x2C80, 0x2CFF),  # Coptic
+    (0xA4D0, 0xA4FF),  # Lisu
+    (0xAB70, 0xABBF),  # Cherokee
+    (0x1D400, 0x1D7FF),  # mathematical letters
+)
+"""Letters that one takes for a to z or A to Z."""
+
 KEPT = "\n\t"
 """Controls that are layout; whoever shows one line folds them."""
 
-_blank = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in _BLANK) + "]")
+
+def _class(codes: Iterable[tuple[int, int]]) -> str:
+    return "[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in codes) + "]"
+
+
+_blank = re.compile(_class(_BLANK))
+_lookalike = re.compile(_class(_LOOKALIKES))
+_latin = re.compile("[A-Za-z]")
+_name = re.compile(r"\S+")
+_word = re.compile(r"[^\W_]+")
 _suspect = re.compile(r"[^\x20-\x7e\n\t]")
 
 
 def marked(text: str) -> str:
     """The text with a visible mark for every character that cannot be seen; line breaks and tabs stay."""
     bare = text.replace("\n", "").replace("\t", "")
-    if bare.isprintable() and (bare.isascii() or not _blank.search(bare)):  # the common case
+    if bare.isascii() and bare.isprintable():  # the common case
         return text
-    return _suspect.sub(_sign, text)
+    if _lookalike.search(bare):
+        text = _name.sub(_mark_lookalikes, text)
+    return text if bare.isprintable() and not _blank.search(bare) else _suspect.sub(_sign, text)
 
 
 def hidden(character: str) -> bool:
@@ -59,6 +91,23 @@ def ranges() -> list[tuple[int, int]]:
         else:
             found.append((code, code))
     return found
+
+
+def lookalikes() -> list[tuple[int, int]]:
+    """The letters that look like those from a to z, as ranges with both ends in them: for the page's copy."""
+    return list(_LOOKALIKES)
+
+
+def _mark_lookalikes(name: re.Match[str]) -> str:
+    """In a name with letters from a to z, those that pose as such."""
+    if not _latin.search(name[0]) or not _lookalike.search(name[0]):
+        return name[0]
+    return _word.sub(_mark_posing, name[0])
+
+
+def _mark_posing(word: re.Match[str]) -> str:
+    posing = _latin.search(word[0]) or (len(word[0]) > 1 and not _lookalike.sub("", word[0]))
+    return _lookalike.sub(lambda letter: mark(letter[0]), word[0]) if posing else word[0]
 
 
 def _sign(found: re.Match[str]) -> str:

@@ -21,5 +21,12 @@ describe('invisible characters', () => {
     expect(visible('rm \u202e-rf\u200b /\u00a0x\r\n\ty\ud800 😀 é שלום')).toBe('rm ⟨U+202E⟩-rf⟨U+200B⟩ /⟨U+00A0⟩x⟨U+000D⟩\n\ty⟨U+D800⟩ 😀 é שלום')
     for (const one of ['\u061c', '\u00ad', '\u2061', '\u2066', '\u3164', '\u{e0041}', '\u2800', '\u001b']) expect(visible(`a${one}b`)).toMatch(/^a⟨U\+[0-9A-F]{4,6}⟩b$/)
   })
+  it('of other alphabets are marked where they pose as a to z, as the hub does', () => {
+    const texts = ['curl https://gіthub.com/х', 'https://аррӏе.com/a', 'сайт.com отчет.pdf', 'rm сор.txt', '10μs Δt α-beta Привет, git push', 'ΑΒ αβ ΑΒc', 'a𝐛c 𝐛𝐜', 'Ꭺpple ⅰ.x', 'é-о x=с', 'ао ао', '\ud835 о']
+    const hub = execFileSync(python, ['-c', 'import json, sys; from tieline.visible_text import marked; print(json.dumps(list(map(marked, json.load(sys.stdin)))))'], { encoding: 'utf8', input: JSON.stringify(texts) })
+    expect(texts.map(visible)).toEqual(JSON.parse(hub))
+    expect(visible(texts[0])).toBe('curl https://g⟨U+0456⟩thub.com/х')
+    expect(visible(texts[2])).toBe(texts[2])
+  })
   it('and line breaks are visible on one line', () => expect(visibleLine('ls\nrm x')).toBe('ls ⏎ rm x'))
 })

@@ -1,9 +1,9 @@
 /** Replaces invisible characters by marks such as ⟨U+202E⟩, by the same table of code points as the hub.
  *
  * Bidi controls change the reading order; zero-width characters and look-alike spaces make two different commands look the
- * same. Line breaks and tabs stay.
+ * same. A letter of another alphabet is marked where it poses as one from a to z. Line breaks and tabs stay.
  */
-import { HIDDEN } from '../generated/hidden-characters'
+import { HIDDEN, LOOKALIKES } from '../generated/hidden-characters'
 
 /** The first code point of each range, then the first one after it. */
 const edges = Int32Array.from(HIDDEN.split(' '), (part) => parseInt(part, 36))
@@ -20,11 +20,18 @@ export function isHidden(code: number): boolean {
   return low % 2 === 1
 }
 
+const mark = (character: string) => `⟨U+${character.codePointAt(0)!.toString(16).toUpperCase().padStart(4, '0')}⟩`
+const lookalike = new RegExp(`[${LOOKALIKES}]`, 'gu')
+const onlyLookalikes = new RegExp(`^[${LOOKALIKES}]{2,}$`, 'u')
+const latin = /[A-Za-z]/
+
+function markLookalikes(name: string): string {
+  return !latin.test(name) ? name : name.replace(/[\p{L}\p{N}]+/gu, (word) => latin.test(word) || onlyLookalikes.test(word) ? word.replace(lookalike, mark) : word)
+}
+
 export function visible(text: string): string {
-  return text.replace(/[^\x20-\x7e\n\t]/gu, (character) => {
-    const code = character.codePointAt(0)!
-    return isHidden(code) ? `⟨U+${code.toString(16).toUpperCase().padStart(4, '0')}⟩` : character
-  })
+  if (text.search(lookalike) >= 0) text = text.replace(/\S+/gu, markLookalikes)
+  return text.replace(/[^\x20-\x7e\n\t]/gu, (character) => isHidden(character.codePointAt(0)!) ? mark(character) : character)
 }
 
 /** The same on one line: a line break must not hide the text after it. */
