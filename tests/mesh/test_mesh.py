@@ -218,11 +218,12 @@ async def test_a_session_is_bound_by_hand_or_by_what_the_transport_knows(tmp_pat
         assert (detected.session_id, detected.harness) == ("s-2", "codex")
         with pytest.raises(NotYours, match="bound to the member loose"):
             await mesh.bind_session(Caller(machine="here", token=other.token), other.member.id, "s-1", "windsurf")
-        with pytest.raises(NotYours, match="another session"):
-            await mesh.bind_session(harness("s-9", "codex"), made.member.id)
+        for stranger in (harness("s-9", "codex"), Caller(machine="here")):
+            with pytest.raises(NotYours, match="not known to be you"):
+                await mesh.bind_session(stranger, made.member.id, "s-9")
         with pytest.raises(UsageError, match="cannot be detected"):
             await mesh.bind_session(Caller(machine="here", token=other.token), other.member.id)
-        assert len(refused) == 2
+        assert len(refused) == 3
 
 
 async def test_each_member_has_a_subject_of_its_own_in_the_log(url: str) -> None:

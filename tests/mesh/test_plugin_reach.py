@@ -13,8 +13,9 @@ from tieline.protocol.harness_plugins import PluginHandedOver, PluginReport, Plu
 from tieline.protocol.mesh import Activity
 
 from .conftest import within
+from .standin_terminals import terminal
 
-SESSION = HarnessSession(harness="test", session="s-1", cwd="/home/me/shop", activity="idle")
+SESSION = HarnessSession(harness="test", session="s-1", cwd="/home/me/shop", activity="idle", shared=True)
 
 
 class TestReach(PluginReach):
@@ -158,3 +159,22 @@ async def test_the_latest_link_of_a_session_gets_its_texts() -> None:
             reach.handed_over(PluginHandedOver(link=second.id, text=text.text_id))
             await within(pushing)
             assert first.commands.empty()
+
+
+async def test_who_connects_later_from_another_process_gets_nothing_of_a_session() -> None:
+    told = Told()
+    async with terminal("") as one, terminal("") as other, opened(told) as reach:
+        with reach.connect(one.pid) as first, reach.connect(other.pid) as later:
+            report(reach, first, ("s-1", "idle"))
+            _, session = await told.next()
+            assert session.process == one.pid
+            report(reach, later, ("s-1", "working"))
+            assert reach.link_of("s-1") is first
+            with reach.connect(one.pid) as again:  # its stream broke, and the hub has not seen it yet
+                report(reach, again, ("s-1", "idle"))
+                assert reach.link_of("s-1") is again
+            report(reach, first)
+            assert reach.link_of("s-1") is later
+            with pytest.raises(Unreachable, match="no plugin"):
+                await reach.push(session, "hello", "alice")
+            assert later.commands.empty()

@@ -2,12 +2,15 @@
 the real ones are in tests/harnesses."""
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.mesh.standin_terminals import terminal
 from tests.relay.conftest import until
 
 from tieline.backoff import Backoff
@@ -26,6 +29,7 @@ from tieline.mesh.push import (
 )
 from tieline.mesh.records import Caller
 from tieline.mesh.unread_notices import UnreadNotice, UnreadNotices
+from tieline.processes.process_table import process_key
 from tieline.relay import Relay
 from tieline.sessions.attacher import Attacher
 from tieline.testing.wait_for import eventually
@@ -467,3 +471,19 @@ async def test_each_receiver_is_pushed_to_through_its_own_harness(tmp_path: Path
                 )
         assert [[session for session, _ in reach.pushed] for reach in (one, other)] == [["s-1"], ["s-2"]]
         assert mesh.mailbox.unread(without.address) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are told apart by /proc")
+async def test_another_process_that_tells_of_a_session_changes_nothing_while_its_own_runs(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake") as at:
+        forged = replace(ALICE, process=os.getpid(), cwd="/elsewhere", activity="working")
+        async with terminal("") as own:
+            await at.pusher.changed(replace(ALICE, process=own.pid))
+            await at.pusher.changed(forged)
+            await at.pusher.ended(forged)
+            member = at.mesh.directory.by_session("here", ALICE.harness, ALICE.session)
+            assert member is not None and (member.activity, member.ended) == ("idle", False)
+            assert member.process == process_key(own.pid)
+        await at.pusher.changed(forged)
+        member = at.mesh.directory.by_session("here", ALICE.harness, ALICE.session)
+        assert member is not None and member.process == process_key(os.getpid())

@@ -305,7 +305,16 @@ class CodexReach:
             self._leave(thread.id)
         elif thread.id in self._sessions or len(self._sessions) < MAX_SESSIONS:
             activity = _activity(thread.status)
-            self._put(HarnessSession(harness=self.harness, session=thread.id, cwd=thread.cwd, activity=activity))
+            self._put(
+                HarnessSession(
+                    harness=self.harness,
+                    session=thread.id,
+                    cwd=thread.cwd,
+                    activity=activity,
+                    process=self._process,
+                    shared=True,
+                )
+            )
             self._note_waiting(thread.id, thread.status)
             self._read_along(thread)
 

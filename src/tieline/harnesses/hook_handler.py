@@ -87,6 +87,8 @@ class HarnessHooks:
             raise NotYours(f"this is the session {caller.session}, not {event.session}")
         cwd = event.cwd or caller.cwd if caller.machine == self._machine else ""
         caller = replace(caller, harness=harness, session=event.session, cwd=cwd)
+        if self._events is not None:
+            self._events.check(caller)
         if self._fired_before(harness, event.session, name, shape.tool_use(input) or digest(input)):
             return NativeReply(caller=caller)
         if caller.machine == self._machine and (listener := self._listeners.get(harness)):

@@ -126,11 +126,12 @@ class SessionFileReach(Generic[File]):
         return set()  # its history cannot be asked
 
     async def push(self, session: HarnessSession, text: str, sender: str) -> None:
-        await self._push_text(session.session, text)
+        await self._push_text(session.session, text, process=session.process)
 
-    async def _push_text(self, session: str, text: str) -> None:
+    async def _push_text(self, session: str, text: str, *, process: int = 0) -> None:
+        """With `process`, only that one gets it."""
         file = self._files.get(session)
-        if file is None or not file.state:
+        if file is None or not file.state or process not in (0, file.pid):
             raise Unreachable(f"this session of {self.display_name} has ended")
         if file.state in "Tt":  # it would take the message when it goes on, however often it was sent meanwhile
             raise Unreachable(f"this {self.display_name} is suspended")

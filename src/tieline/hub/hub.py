@@ -15,6 +15,7 @@ from ..bus.base import Bus
 from ..config import Config
 from ..errors import UsageError
 from ..events import Answer
+from ..processes.process_table import process_key
 from ..protocol.stream_frames import AnyHubFrame, GoneFrame
 from ..protocol.views import DeviceView, NodeView
 from ..sessions.ask_decisions import AUTOMATIC
@@ -184,8 +185,11 @@ class Hub:
             return ""
 
     def harness_above(self, peer: LocalPeer) -> bool:
-        """Whether the agent in a terminal that is read along started it."""
-        return self.local is not None and not self.local.router.harness_processes().isdisjoint(peer.lineage)
+        """Whether the agent in a terminal that is read along, or that is a member of the mesh, started it."""
+        if self.local is not None and not self.local.router.harness_processes().isdisjoint(peer.lineage):
+            return True
+        mesh = self.mesh
+        return mesh is not None and any(mesh.directory.runs_in(process_key(each)) for each in peer.lineage)
 
     def reads_terminals(self) -> bool:
         """Whether an agent in a terminal of this machine is read along."""

@@ -22,6 +22,7 @@ from ..bus.table_cache import TableCache
 from ..envelopes import address as normalize_address
 from ..envelopes import under
 from ..errors import BusError, Conflict, UsageError
+from ..processes.process_table import running_process
 from ..protocol.mesh import MAX_MEMBERS, Activity, MemberMatch, MemberView
 from ..sessions.records import SessionRecord
 from .errors import NameTaken, NoteConflict, NotRegistered, NotYours, UnknownMember
@@ -115,6 +116,7 @@ class Directory:
         self._sessions: dict[str, MemberView] = {}
         self._session_ids: dict[str, str] = {}  # by address, which has no capitals
         self._by_name: dict[str, dict[str, None]] = {}
+        self._by_process: dict[str, dict[str, None]] = {}
         self._by_token: dict[str, str] = {}
         self._by_session: dict[tuple[str, str, str], str] = {}
         self._seen: dict[str, float] = {}  # later than what is written
@@ -145,6 +147,10 @@ class Directory:
 
     def by_session(self, machine: str, harness: str, session: str) -> Member | None:
         return self._members.get(self._by_session.get((machine, harness, session), ""))
+
+    def runs_in(self, process: str) -> bool:
+        """Whether this process, by its `process_key`, is the harness of a member whose session is not over."""
+        return any(not self._members[id].ended for id in self._by_process.get(process, ())) if process else False
 
     def view(self, member: Member) -> MemberView:
         seen = self._seen_at(member)
@@ -243,10 +249,18 @@ class Directory:
     # --- registering ---
 
     async def register(
-        self, *, machine: str, harness: str = "", session: str = "", name: str = "", profile: Profile, owned: str = ""
+        self,
+        *,
+        machine: str,
+        harness: str = "",
+        session: str = "",
+        name: str = "",
+        profile: Profile,
+        owned: str = "",
+        process: str = "",
     ) -> tuple[Member, str, bool]:
         """The member, a new token, and whether it was known. The same session is the same member; `owned` is the member
-        that the caller has proved to be."""
+        that the caller has proved to be. `process` is the caller's harness."""
         wanted = check_name(name) if name else ""
         if wanted:
             self._check_free(wanted)
@@ -264,6 +278,9 @@ class Directory:
             for _ in range(TRIES):
                 entry = await self._table.get(id)
                 known = decode_member(entry.value) if entry else None
+                if known is not None and known_member is None and not owned and known.session != session:
+                    id = f"mb-{secrets.token_hex(8)}"  # the member that had this session has another one now
+                    continue
                 changes = profile.changes()
                 if known is not None:
                     place = {"machine": machine, "harness": harness, "session": session} if session else {}
@@ -273,7 +290,8 @@ class Directory:
                         id=id, name="", machine=machine, harness=harness, session=session, created_at=now, seen_at=now
                     )
                     changed = replace(changed, **changes)
-                changed = replace(changed, token_hash=_digest(token))
+                at = changed.process if running_process(changed.process) else process
+                changed = replace(changed, token_hash=_digest(token), process=at)
                 changed = replace(changed, name=await self._claim(changed, wanted))
                 try:
                     await self._table.put(id, encode(changed), expect=entry.revision if entry else 0)
@@ -408,6 +426,7 @@ class Directory:
             self._unlink(old)
         self._members[member.id] = member
         self._by_name.setdefault(name_key(member.name), {})[member.id] = None
+        self._by_process.setdefault(member.process, {})[member.id] = None
         self._by_token[member.token_hash] = member.id
         if member.session:
             self._by_session[(member.machine, member.harness, member.session)] = member.id
@@ -423,10 +442,11 @@ class Directory:
             self._seen.pop(id, None)
 
     def _unlink(self, member: Member) -> None:
-        named = self._by_name.get(name_key(member.name), {})
-        named.pop(member.id, None)
-        if not named:
-            self._by_name.pop(name_key(member.name), None)
+        for index, key in ((self._by_name, name_key(member.name)), (self._by_process, member.process)):
+            ids = index.get(key, {})
+            ids.pop(member.id, None)
+            if not ids:
+                index.pop(key, None)
         self._by_token.pop(member.token_hash, None)
         place = (member.machine, member.harness, member.session)
         if self._by_session.get(place) == member.id:

@@ -58,11 +58,15 @@ class HookEvents:
         self._instructions = instructions
         self._continuations: dict[str, int] = {}  # member id → ends in a row at which its turn went on
 
+    def check(self, caller: Caller) -> None:
+        """Raises NotYours: the session that it names is in another terminal."""
+        self._mesh.harness_member(caller)
+
     async def handle(self, caller: Caller, event: HookEvent) -> HookReply:
         """`caller` is the session that the hook belongs to."""
         if caller.driven:  # its messages come to it as prompts
             return HookReply()
-        known = self._mesh.directory.by_session(caller.machine, caller.harness, caller.session)
+        known = self._mesh.harness_member(caller)
         if event.kind == "session_end" and (known is None or known.ended):  # some say it several times
             return HookReply()
         me = await self._member(caller, known)

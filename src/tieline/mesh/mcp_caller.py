@@ -54,7 +54,7 @@ class Callers:
     """Determines callers, and remembers what a connection said of its session."""
 
     def __init__(self) -> None:
-        self._remembered: dict[str, Caller] = {}
+        self._remembered: dict[str, tuple[str, str]] = {}  # connection → harness, session
         self._moved: dict[str, str] = {}  # connection → the session that its harness went on with
 
     def move(self, request: McpRequest, session: str) -> None:
@@ -83,14 +83,14 @@ class Callers:
         session = (session or session_id)[:MAX_WORD]
         known = self._remembered.get(request.connection) if request.connection else None
         if not session and known is not None:
-            return replace(known, token=token)
+            return replace(caller, harness=known[0], session=known[1], token=token)
         session = session or request.process_session
         harness = caller.harness or ("codex" if thread else "") or harness_of(client, session)
         found = replace(caller, harness=harness, session=session or request.connection, token=token)
         if session_id and session and request.connection:
             if len(self._remembered) >= MAX_REMEMBERED:
                 del self._remembered[next(iter(self._remembered))]
-            self._remembered[request.connection] = replace(found, token="")
+            self._remembered[request.connection] = (found.harness, found.session)
         return found
 
 

@@ -16,6 +16,7 @@ from ..bus.base import Bus
 from ..envelopes import MAX_ENVELOPE, Message, MessageReceipt, Refused, UnknownMessage
 from ..errors import UsageError
 from ..ids import new_id
+from ..processes.process_table import running_process
 from ..protocol.mesh import (
     MAX_FETCH,
     MAX_MEMBERS,
@@ -102,7 +103,7 @@ class Mesh:
         """The member that the caller is. Raises NotRegistered, NotYours."""
         if caller.driven:
             return self.directory.session_view(caller.driven)
-        if member := self._harness_member(caller):
+        if member := self.harness_member(caller):
             return self.directory.view(member)
         if caller.person and not caller.session:
             return self.directory.person_view(caller.person)
@@ -115,9 +116,11 @@ class Mesh:
         member = self.whoami(caller)
         return self._attached(member.harness, member.session) if member.machine == self.machine else ""
 
-    def _harness_member(self, caller: Caller) -> Member | None:
+    def harness_member(self, caller: Caller) -> Member | None:
+        """The member of the harness session that the caller is, if it has one yet. Raises NotYours."""
         bound = self.directory.by_session(caller.machine, caller.harness, caller.session) if caller.session else None
         if not caller.token:
+            self._check_process(caller, bound)
             return bound
         member = self.directory.by_token(caller.token)
         if member is None:
@@ -130,6 +133,22 @@ class Mesh:
             )
         return member
 
+    def _check_process(self, caller: Caller, member: Member | None) -> None:
+        """The session's harness must be above whoever names the session, for as long as it runs: any program can name
+        it, and what runs below another harness is another session. Raises NotYours."""
+        if member is None or caller.lineage is None:
+            return
+        process = running_process(member.process)
+        if process and process not in caller.lineage:
+            why = f"the session {member.session} is at work in another terminal, as {member.name}"
+            raise self._refused(caller, why, "Leave session_id out, or give the token that register_agent returned.")
+
+    async def settle(self, caller: Caller, id: str) -> None:
+        """The member's session is in the caller's harness from now on, if the one that it was in is over."""
+        member = self.directory.member(id)
+        if member is not None and caller.process not in ("", member.process) and not running_process(member.process):
+            await self.directory.update(id, lambda known: replace(known, process=caller.process))
+
     def _refused(self, caller: Caller, why: str, hint: str = "") -> NotYours:
         who = caller.driven or caller.session or caller.person or caller.machine
         self._on_refused(who, why)
@@ -139,6 +158,7 @@ class Mesh:
         """The caller, whose call is a sign of life and that it went on with what it was handed."""
         me = self.whoami(caller)
         if me.kind == "agent":
+            await self.settle(caller, me.id)
             await self.directory.heartbeat(me.id)
             await self.mailbox.took_up(me.address)
         return me
@@ -169,7 +189,11 @@ class Mesh:
         if caller.driven:
             me = self.directory.session_view(caller.driven)
             return Registration(member=me, known=True, unread=me.unread)
-        owned = self._harness_member(caller) if caller.token else None
+        machine = caller.machine or self.machine
+        harness, session = harness or caller.harness, session_id or caller.session
+        owned = self.harness_member(caller) if caller.token else None
+        if owned is None and session:
+            self._check_process(caller, self.directory.by_session(machine, harness, session))
         cwd = cwd or caller.cwd
         place = await asyncio.to_thread(project_of, cwd) if not (project and branch) else None
         profile = Profile(
@@ -181,11 +205,12 @@ class Mesh:
             cwd=cwd,
         )
         member, token, known = await self.directory.register(
-            machine=caller.machine or self.machine,
-            harness=harness or caller.harness,
-            session=session_id or caller.session,
+            machine=machine,
+            harness=harness,
+            session=session,
             name=name,
             profile=profile,
+            process=caller.process,
             owned=owned.id if owned else "",
         )
         view = self.directory.view(member)
@@ -230,14 +255,12 @@ class Mesh:
             raise UsageError(
                 "which session it is cannot be detected", field="session_id", hint="Give session_id yourself."
             )
-        own = self._harness_member(caller)
-        if own is not None and own.id != member.id and not (caller.token == "" and member.session == ""):
+        own = self.harness_member(caller)
+        if own is not None and own.id != member.id:
             raise self._refused(caller, f"{member.name} is another member than you", "Bind your own agent_id.")
-        if (own is None and member.session and (member.harness, member.session) != (harness, session)) or (
-            member.machine != (caller.machine or self.machine)
-        ):
+        if own is None or member.machine != (caller.machine or self.machine):
             raise self._refused(
-                caller, f"{member.name} is bound to another session", "Give the token that register_agent returned."
+                caller, f"{member.name} is not known to be you", "Give the token that register_agent returned."
             )
         holder = self.directory.by_session(member.machine, harness, session)
         if holder is not None and holder.id != member.id:

@@ -92,7 +92,7 @@ class PluginReach:
     async def push(self, session: HarnessSession, text: str, sender: str, *, model: str = "", effort: str = "") -> None:
         id = secrets.token_urlsafe(12)
         command = PluginText(text_id=id, session=session.session, text=text, sender=sender, model=model, effort=effort)
-        if error := (await self._hand_over(session.session, id, command)).error:
+        if error := (await self._hand_over(session.session, id, command, process=session.process)).error:
             raise Unreachable(f"{self.harness} did not take the message: {error}")
 
     async def request(self, session: str, method: str, path: str, body: Any = None) -> PluginHandedOver:
@@ -104,17 +104,19 @@ class PluginReach:
         return answer
 
     def link_of(self, session: str) -> PluginLink | None:
-        """The plugin that has it: the latest. Whatever runs below a harness is no plugin of that harness's sessions."""
+        """The plugin that has it: of the process that told of it first, the latest. Whatever runs below a harness is no
+        plugin of that harness's sessions."""
         links = [link for link in self._links.values() if session in link.sessions]
-        if len(links) == 1:
-            return links[0]
+        if len(links) < 2:
+            return links[0] if links else None
         above = {link.process for link in links}
-        return next((link for link in reversed(links) if not _descends(link.process, above)), None)
+        first = next((link for link in links if not _descends(link.process, above)), links[0])
+        return next(link for link in reversed(links) if link.process == first.process)
 
-    async def _hand_over(self, session: str, id: str, command: PluginCommand) -> PluginHandedOver:
-        """What the plugin says of it. Raises Unreachable."""
+    async def _hand_over(self, session: str, id: str, command: PluginCommand, *, process: int = 0) -> PluginHandedOver:
+        """What the plugin says of it. With `process`, only the plugin in that one gets it. Raises Unreachable."""
         link = self.link_of(session)
-        if link is None:
+        if link is None or process not in (0, link.process):
             raise Unreachable(f"no plugin in {self.harness} has the session {session}")
         answer = link.awaited[id] = asyncio.get_running_loop().create_future()
         try:
@@ -200,17 +202,24 @@ class PluginReach:
             if refresh:
                 refresh_at = now + self._refresh_s
             failed = False
-            present = {id: session for link in self._links.values() for id, session in link.sessions.items()}
-            for id, reported in present.items():
+            links = {id: link for each in self._links.values() for id in each.sessions if (link := self.link_of(id))}
+            present = {id: (link, link.sessions[id]) for id, link in links.items()}
+            for id, (link, reported) in present.items():
                 self._left_at.pop(id, None)
-                session = HarnessSession(harness=self.harness, session=id, cwd=reported.cwd, activity=reported.activity)
+                session = HarnessSession(
+                    harness=self.harness,
+                    session=id,
+                    cwd=reported.cwd,
+                    activity=reported.activity,
+                    process=link.process,
+                    shared=True,
+                )
                 if refresh or self._told.get(id) != session:
                     if await self._report(observer.changed(session)):
                         self._told[id] = session
                     else:
                         failed = True
-                if link := self.link_of(id):
-                    failed = not await self._report(self.on_session(link.sessions[id], link)) or failed
+                failed = not await self._report(self.on_session(reported, link)) or failed
             for id in self._told.keys() - present.keys():
                 if now - self._left_at.setdefault(id, now) >= self._ending_s:
                     del self._left_at[id]

@@ -20,6 +20,7 @@ from ..background_tasks import cancel_and_wait
 from ..backoff import Backoff
 from ..envelopes import MessageReceipt, under
 from ..errors import BusClosed, TielineError
+from ..processes.process_table import process_key, running_process
 from ..protocol.mesh import Activity
 from ..sessions.attacher import Attacher
 from .framing import frame_all
@@ -65,7 +66,8 @@ class HarnessSession(Struct, frozen=True, kw_only=True):
     session: str  # the harness's own id
     cwd: str = ""
     activity: Activity = "unknown"
-    process: int = 0  # its terminal's, where each has one of its own
+    process: int = 0  # that it runs in
+    shared: bool = False  # that process may have other sessions as well
 
 
 class Reach(Protocol):
@@ -161,12 +163,16 @@ class Pusher:
             return
         caller = self._caller(session)
         member = self._mesh.directory.by_session(caller.machine, session.harness, session.session)
+        if member is not None and _is_elsewhere(member, caller):
+            log.info("%s is at work in another process than the one that tells of it", member.name)
+            return
         if member is None or member.ended:
             registration = await self._mesh.register_agent(caller)
             member = self._mesh.directory.member(registration.member.id)
         if member is None:
             return
-        if session.process:
+        await self._mesh.settle(caller, member.id)
+        if session.process and not session.shared:
             self._processes.on_session(session.process, session.harness, session.session)
         before = self._sessions.get(member.id)
         self._sessions[member.id] = session
@@ -184,7 +190,7 @@ class Pusher:
     async def ended(self, session: HarnessSession) -> None:
         caller = self._caller(session)
         member = self._mesh.directory.by_session(caller.machine, session.harness, session.session)
-        if member is None:
+        if member is None or _is_elsewhere(member, caller):
             return
         self._sessions.pop(member.id, None)
         self._wakes.pop(member.id, None)
@@ -192,7 +198,13 @@ class Pusher:
             await self._mesh.end_session(caller)
 
     def _caller(self, session: HarnessSession) -> Caller:
-        return Caller(machine=self._mesh.machine, harness=session.harness, session=session.session, cwd=session.cwd)
+        return Caller(
+            machine=self._mesh.machine,
+            harness=session.harness,
+            session=session.session,
+            cwd=session.cwd,
+            process=process_key(session.process),
+        )
 
     # --- pushing ---
 
@@ -301,3 +313,9 @@ class Pusher:
 
     async def _cancel_pushes(self) -> None:
         await cancel_and_wait(*self._tasks)
+
+
+def _is_elsewhere(member: Member, caller: Caller) -> bool:
+    """Whether its session runs in another process than the one that tells of it: anybody can write a harness's file, or
+    connect as its plugin."""
+    return caller.process not in ("", member.process) and running_process(member.process) != 0

@@ -30,6 +30,7 @@ class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str = ""  # the harness's own id
     machine: str = ""
     cwd: str = ""
+    process: str = ""  # `process_key` of its harness, on the member's machine; empty: not known
     token_hash: str = ""
     created_at: float = 0.0
     seen_at: float = 0.0
@@ -52,6 +53,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     harness: str = ""
     session: str = ""
     cwd: str = ""
+    process: str = ""  # `process_key` of the harness
+    lineage: tuple[int, ...] | None = None  # the process that calls and those above it; None: nobody has looked
     token: str = ""
     driven: str = ""  # the id of the session that Tieline drives
     person: str = ""  # the name of the human

@@ -49,6 +49,18 @@ def process_info(pid: int) -> ProcessInfo | None:
         return None
 
 
+def process_key(pid: int) -> str:
+    """What no other process is ever called, as long as the machine runs. Empty: it is over, or cannot be seen."""
+    info = process_info(pid)
+    return "" if info is None or info.over else f"{pid}-{info.start}"
+
+
+def running_process(key: str) -> int:
+    """The number of the process of that `process_key`. 0: it is over."""
+    number = key.partition("-")[0]
+    return int(number) if number.isdigit() and process_key(int(number)) == key else 0
+
+
 def read_entry(pid: int, name: str, limit: int) -> bytes:
     """A file of /proc. Without a file object, which takes as long again: every connection at the owner's socket is
     looked at."""

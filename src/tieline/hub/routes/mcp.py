@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import binascii
+import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -65,13 +66,14 @@ def mcp_request(
         harness=_word(headers, "x-tieline-harness"),
         session=_word(headers, "x-tieline-session"),
         cwd=_word(headers, "x-tieline-cwd", MAX_CWD),
+        direct=not bridge,
     )
 
     def refused(who: str, why: str) -> None:
         hub.audit.record("refusal", f"{actor_name(device)} {who}", context.via, why=why, request=f"POST {MCP}")
 
     peer = context.peer if bridge else None
-    connection = f"bridge-{bridge}" if bridge else f"mcp-{mcp_session}" if mcp_session else ""
+    connection = f"bridge-{_digest(bridge)}" if bridge else f"mcp-{_digest(mcp_session)}" if mcp_session else ""
     return McpRequest(
         principal=device.id,
         caller=caller,
@@ -90,6 +92,11 @@ def _device(context: RequestContext) -> DeviceView:
     if context.device is None:
         raise RequestRefused("Unauthenticated", "missing or invalid credentials")
     return context.device
+
+
+def _digest(secret: str) -> str:
+    """Others see which session a member has, and with the secret itself could go on with it."""
+    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()[:32]
 
 
 def _word(headers: Headers, name: str, limit: int = MAX_WORD) -> str:

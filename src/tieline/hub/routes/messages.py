@@ -75,9 +75,12 @@ async def relay_context(request: Request) -> AsyncGenerator[Relay, None]:
 
 
 async def sender_of(request: Request, new: NewMessage | NewAsk) -> str:
-    """The sender, set by the hub: the owner, or a session. A process of an agent never counts as the owner."""
+    """The sender, set by the hub: the owner, or a session. A process of an agent never counts as the owner, and the
+    agent in a person's terminal names no session."""
     hub, session = request.hub, new.session
     peer = request.context.peer
+    if (session or new.mark) and _reader(request) == OWNER:
+        raise HubRefused("Forbidden", "this comes from an agent in a terminal, which is none of the hub's sessions")
     if peer is not None and peer.mark is not None:
         if hub.local is None:
             raise HubRefused("Forbidden", "an agent of another hub or node may not send messages here")
@@ -85,6 +88,19 @@ async def sender_of(request: Request, new: NewMessage | NewAsk) -> str:
     elif new.mark and hub.local is not None:
         session = caller(hub.local.router, new.mark, new.cwd, session)
     return address(f"relay.agent.{(await get_session(hub, session)).id}") if session else OWNER
+
+
+def _reader(request: Request) -> str:
+    """Whose messages alone the caller may read. Empty: everybody's."""
+    if session := request.context.session:
+        return address(f"relay.agent.{session}")
+    peer = request.context.peer
+    return OWNER if peer is not None and request.hub.harness_above(peer) else ""
+
+
+def _check_reader(request: Request, subject: str) -> None:
+    if _reader(request) not in ("", subject):
+        raise HubRefused("Forbidden", "this comes from an agent in a terminal, which reads nobody else's messages")
 
 
 def message_of(request: Request, sender: str) -> str:
@@ -187,10 +203,8 @@ async def show(request: Request, id: str) -> Response:
     """One message and the steps of its delivery."""
     async with relay_context(request) as relay:
         found = await relay.message(id)
-        if session := request.context.session:
-            own = address(f"relay.agent.{session}")
-            if own not in (found.receipt.sender, found.receipt.subject):
-                raise UnknownMessage(id)
+        if _reader(request) not in ("", found.receipt.sender, found.receipt.subject):
+            raise UnknownMessage(id)
         return json_response(view_of(found))
 
 
@@ -266,6 +280,7 @@ async def inbox(request: Request, subject: str, limit: Limit = 50) -> Response:
     """The messages of an address or of a member, the newest first. They stay unread."""
     async with relay_context(request) as relay:
         subject = address(address_of(request, subject))
+        _check_reader(request, subject)
         queue = relay.dispatcher.queues.match(subject)
         if queue is not None and queue.kind == "inbox":
             return json_response([view_of(message) for message in await relay.inbox(subject).messages(limit=limit)])
@@ -287,6 +302,7 @@ async def read(request: Request, subject: str) -> Response:
     wanted = await parse_body(request, InboxRead, empty=InboxRead())
     async with relay_context(request) as relay:
         subject = address(address_of(request, subject))
+        _check_reader(request, subject)
         if under(MEMBER_PREFIX, subject):  # its receipt would say that the agent has seen it
             raise UsageError(
                 "an agent takes its messages itself", field="subject", hint="Look at its inbox without taking them."

@@ -110,6 +110,10 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ("DELETE", f"{API}/schedules/{{schedule}}"),
     ("POST", f"{API}/schedules/{{schedule}}/run"),
     ("GET", f"{API}/search"),
+    ("GET", f"{API}/messages"),
+    ("GET", f"{API}/messages/{{message}}/trace"),
+    ("GET", f"{API}/dead"),
+    ("GET", f"{API}/dead/{{message}}"),
     ("GET", f"{API}/rules"),
     ("POST", f"{API}/rules"),
     ("POST", f"{API}/rules/preview"),
@@ -125,9 +129,9 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ),
 )
 """What the agent in a person's terminal may not do: decide, let in somebody who may, turn somebody out, change a
-policy or another's words, say what a person has read, agree to code, look through everybody's sessions, open the
-hub to other machines, have agents started later, make rules for decisions, read another's files, merge or discard
-a session's work, or put its own work into a commit or out into the world."""
+policy or another's words, say what a person has read, agree to code, look through everybody's sessions and messages,
+open the hub to other machines, have agents started later, make rules for decisions, read another's files, merge or
+discard a session's work, or put its own work into a commit or out into the world."""
 
 TERMINAL_ONLY: frozenset[tuple[str, str]] = frozenset(
     {
