@@ -22,6 +22,7 @@ from tieline.events import (
     Error,
     Event,
     Init,
+    Status,
     Text,
     ToolResult,
     ToolUse,
@@ -31,7 +32,7 @@ from tieline.harnesses.qwen import Qwen
 from tieline.mesh.framing import NOTICE, TAG
 from tieline.protocol.request_bodies import Decision
 from tieline.script import Inquire, Run, Say, Stall, Write
-from tieline.sessions.attached_session import ANSWER_THERE
+from tieline.sessions.attached_session import ANSWER_THERE, MODE
 from tieline.testing.harness_terminals import qwen_home
 from tieline.testing.tmux_terminal import TmuxTerminal
 from tieline.testing.wait_for import eventually
@@ -226,3 +227,16 @@ async def test_each_event_once_when_the_hub_dies_and_the_terminal_after_it(tmp_p
 async def test_six_turns_at_the_terminal_on_the_phone_and_at_the_terminal_again(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         await six_turns(stack, await person(stack, "qwen", tmp_path, home_of=qwen_home))
+
+
+async def test_a_mode_that_is_chosen_at_the_terminal_is_told(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        at = await person(stack, "qwen", tmp_path, home_of=qwen_home)
+        terminal = await stack.enter_async_context(at.home.terminal("--approval-mode", "default"))
+        await at.turn(terminal, "the first", "The first has ended.", 1)
+        await terminal.key("BTab")
+        await terminal.shows("shift + tab to cycle")
+        session = await at.turn(terminal, "the second", "The second has ended.", 2)
+        assert session.mode not in ("", "default")
+        told = [event for event in await at.log(session.id) if isinstance(event, Status) and event.state == MODE]
+        assert told == [Status(MODE, session.mode)]

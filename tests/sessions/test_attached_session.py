@@ -34,6 +34,7 @@ from tieline.sessions.ask_rules import AskRule
 from tieline.sessions.attached_session import (
     ANSWER_THERE,
     AT_THE_TERMINAL,
+    MODE,
     SAID,
     AttachedSession,
     TerminalUnreachable,
@@ -125,6 +126,22 @@ async def test_the_same_words_said_twice_in_a_turn_are_told_by_their_place(tmp_p
         session = await attached(manager, tmp_path, RecordingTerminal())
         tell(session, *TURN[:2], words, words, words, TURN[2])  # the history does not have all that was told live
         assert await events(manager, session) == [*turn, words, TURN[2]]
+
+
+async def test_a_mode_is_written_when_it_changes_and_not_with_each_turn(tmp_path: Path) -> None:
+    usual, plan = Status(MODE, "default"), Status(MODE, "plan")
+    second = replace(TURN[0], id="turn-2")
+    async with manager_in(tmp_path) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        tell(session, TURN[0], usual, TURN[-1], second, plan, usual)
+        assert await events(manager, session) == [TURN[0], TURN[-1], second, plan, usual]
+        assert manager.get(session.record.id).mode == "default"
+    async with manager_in(tmp_path) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        tell(session, second, plan, usual, TURN[-1], replace(TURN[0], id="turn-3"), usual, plan)
+        told = await events(manager, session)
+        assert [event for event in told if isinstance(event, Status)] == [plan, usual, plan]
+        assert manager.get(session.record.id).mode == "plan"
 
 
 async def test_what_is_told_again_is_not_written_again(tmp_path: Path) -> None:

@@ -129,6 +129,10 @@ class AcpTranscriptEvents:
                 self.answer, self._answered = text, True
         return events
 
+    def mode(self, mode: str) -> list[Event]:
+        self._normaliser.feed({"sessionUpdate": "current_mode_update", "currentModeId": mode})
+        return self._take()
+
     def _take(self) -> list[Event]:
         made = [event for event in self._made if not isinstance(event, TextDelta | ThinkingDelta)]
         self._made.clear()

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from ..drivers.claude_code.events import INTERRUPTED, ClaudeCodeNormaliser
 from ..drivers.claude_code.usage import ClaudeCodeUsageMeter
-from ..events import Done, Error, Event, Other, Outcome, Status, Text, TurnStarted
+from ..events import Done, Error, Event, Init, Other, Outcome, Status, Text, TurnStarted
 from ..safe_file_read import read_regular
-from ..sessions.attached_session import SAID
+from ..sessions.attached_session import MODE, SAID
 from ..wire.json_lines import decode_line
 from .transcript_file import Message, TranscriptCursor, TranscriptFile, TranscriptLine
 
@@ -82,7 +82,7 @@ class TranscriptEvents:
         self._prompt = ""  # the words of the last line that may begin a turn
         self._left_out = False  # the turn that the lines are of
         self._between: list[Event] = []  # what happened between turns is told with the next
-        self._model_call = ""
+        self._model_call = self._model = ""
         self._outcome: Outcome = "success"
         self._answer = ""
         self._problem = ""
@@ -114,7 +114,7 @@ class TranscriptEvents:
                 self._prompt = _as_typed(words) or self._prompt
             if not _begins_turn(message):
                 return []
-            return [*ended, *self._told(self._begin(line.id), line)]
+            return [*ended, *self._told(self._begin(line.id, _text(message, "permissionMode")), line)]
         if message["type"] == "assistant" and self.turn is None:
             if message.get("isApiErrorMessage") and not self._prompt:
                 return []
@@ -145,11 +145,11 @@ class TranscriptEvents:
         self._cursor = self._last
         return [(event, str(self._cursor) if isinstance(event, Done) else "") for event in events]
 
-    def _begin(self, id: str) -> list[Event]:
+    def _begin(self, id: str, mode: str = "") -> list[Event]:
         self.turn = TurnStarted(self._prompt, id)
         self._prompt = ""
         between, self._between = self._between, []
-        return [self.turn, *between]
+        return [self.turn, *([Status(MODE, mode)] if mode else []), *between]
 
     def _feed(self, message: Message) -> list[Event]:
         events: list[Event] = []
@@ -172,16 +172,12 @@ class TranscriptEvents:
         return events
 
     def _init(self, message: Message) -> list[Event]:
-        """Once; the line has what Claude Code tells at its start."""
-        about: Message = {
-            "type": "system",
-            "subtype": "init",
-            "session_id": self.native_id,
-            "cwd": _text(message, "cwd"),
-            "model": _text(_inner(message), "model"),
-            "claude_code_version": _text(message, "version"),
-        }
-        return self._normaliser.feed(about) if about["model"] != "<synthetic>" else []
+        """With each model: a person may choose another at the terminal."""
+        model = _text(_inner(message), "model")
+        if model in (self._model, "<synthetic>"):
+            return []
+        self._model = model
+        return [Init(HARNESS, self.native_id, _text(message, "cwd"), model, _text(message, "version"))]
 
     def _count(self, message: Message) -> None:
         """A model call has a line for each of its parts, all with its usage."""

@@ -41,7 +41,7 @@ from ..events import (
 )
 from ..ids import new_id
 from ..policy import Policy
-from ..sessions.attached_session import AT_THE_TERMINAL, SAID, AttachedSession, TerminalUnreachable
+from ..sessions.attached_session import AT_THE_TERMINAL, MODE, SAID, AttachedSession, TerminalUnreachable
 from ..sessions.attacher import Attacher
 from ..sessions.records import Remote
 from ..wire.jsonrpc import NoResponse, Peer, PeerGone, RpcError
@@ -206,7 +206,7 @@ class CodexTerminal:
         while True:
             self._stirred.clear()
             try:
-                await self._request(peer, "thread/resume", excludeTurns=True)
+                self._note_settings(await self._request(peer, "thread/resume", excludeTurns=True))
                 return
             except RpcError as error:
                 if "no rollout" not in error.message:
@@ -274,7 +274,7 @@ class CodexTerminal:
 
     def notified(self, method: str, params: Params) -> None:
         if method == "thread/settings/updated":
-            self._note_model(params)
+            self._note_settings(params.get("threadSettings") or {})
             return
         if not self._live.is_set():
             if len(self._held) == MAX_HELD:
@@ -293,12 +293,15 @@ class CodexTerminal:
             self._hear(item)
         self._normaliser.feed(method, params)
 
-    def _note_model(self, params: Params) -> None:
-        settings: Params = params.get("threadSettings") or {}
+    def _note_settings(self, settings: Params) -> None:
+        if (session := self._session) is None:
+            return
         if isinstance(model := settings.get("model"), str):
             self.thread = msgspec.structs.replace(self.thread, model=model)
-            if self._session is not None:
-                self._session.tell(Init(HARNESS, self.thread.id, self.thread.cwd, model, self.thread.cli_version or ""))
+            session.tell(Init(HARNESS, self.thread.id, self.thread.cwd, model, self.thread.cli_version or ""))
+        collaboration: Params = settings.get("collaborationMode") or {}
+        if isinstance(mode := collaboration.get("mode"), str):
+            session.tell(Status(MODE, mode))
 
     async def requested(self, method: str, params: Params, resolved: asyncio.Event) -> Any:
         """An ask of the terminal's, which may answer it first: then it is resolved."""

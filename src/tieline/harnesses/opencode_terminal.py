@@ -26,7 +26,7 @@ from ..drivers.turn_stream import Turn
 from ..events import Answer, Ask, Done, Error, Event, Init, Other, Status, TurnStarted
 from ..mesh.plugin_reach import PluginReach
 from ..mesh.push import HarnessSession, Unreachable
-from ..sessions.attached_session import AT_THE_TERMINAL, SAID, AttachedSession, TerminalUnreachable
+from ..sessions.attached_session import AT_THE_TERMINAL, MODE, SAID, AttachedSession, TerminalUnreachable
 from ..sessions.records import Remote
 from ..wire.json_lines import decode_line
 
@@ -61,7 +61,7 @@ class OpenCodeTerminal:
         self._said: dict[str, dict[str, str]] = {}  # a prompt without a turn → its texts by part
         self._midway: dict[str, set[str]] = {}  # a message in the middle of the turn → its parts that were told
         self._since = 0.0
-        self._model = ""
+        self._model = self._mode = ""
         self._cursor = ""  # the last message of the last turn
         self._last_answer: Raw = {}
         self._ending = False
@@ -262,7 +262,7 @@ class OpenCodeTerminal:
             if info["id"] not in self._known:
                 self._known.add(info["id"])
                 self._said[info["id"]] = {}
-                self._model = message_model(info)
+                self._model, self._mode = message_model(info), str(info.get("agent") or "")
             return
         if info["role"] == "user":
             if info["id"] not in self._known:
@@ -302,6 +302,8 @@ class OpenCodeTerminal:
         self._state.prompt = ids[0]
         self._turn = turn = _TerminalTurn(text, ids, session)
         turn.emit(Init(self._reach.harness, self.native_id, self.cwd, self._model))
+        if self._mode:
+            turn.emit(Status(MODE, self._mode))
 
     def _status(self, session: str, kind: str) -> None:
         if session != self.native_id:

@@ -104,6 +104,12 @@ class QwenTerminal(HookedTerminal[QwenEvents]):
         asks = note.event == "PermissionRequest"
         return not asks or self._find_call(note) is not None or time.time() - note.at > CALL_S
 
+    async def _take_note(self, attached: AttachedSession, note: HookNote) -> None:
+        if isinstance(mode := note.input.get("permission_mode"), str) and self._since() is not None:
+            for event in self._events.mode(mode):
+                attached.tell(event)
+        await super()._take_note(attached, note)
+
     async def _on_note(self, attached: AttachedSession, note: HookNote) -> None:
         name, given = str(note.input.get("tool_name")), note.fields("tool_input")
         if note.event == "PermissionRequest":

@@ -53,6 +53,8 @@ ANSWER_THERE = "Answer it at its terminal: the harness takes no answer from else
 """What every surface says of an ask that nobody can answer from elsewhere."""
 SAID = "said"
 """The status that shows what somebody said in the middle of a turn."""
+MODE = "mode"
+"""The status that tells the mode of a harness, such as its plan mode."""
 ENDED = "the terminal was closed before this turn ended"
 UNFINISHED = "it was not finished"
 RETRY = Backoff(0.5, 15.0)
@@ -114,7 +116,7 @@ class AttachedSession:
         keep: Keep,
         by_rules: ByRules,
     ) -> None:
-        self.record = record
+        self.record: SessionRecord = record
         self.terminal: HarnessTerminal | None = None
         self._log = events
         self._prompts = prompts
@@ -386,7 +388,11 @@ class AttachedSession:
         changes: dict[str, Any] = {"cursor": cursor} if cursor else {}
         if isinstance(event, Init) and event.model not in ("", self.record.model) and not self.record.model_unsent:
             changes["model"] = event.model  # also when it was changed at the terminal
-        if self._is_our_turn(event) or self._written.has(event):
+        mode = event.detail if isinstance(event, Status) and event.state == MODE else ""
+        if mode and mode != self.record.mode:
+            changes["mode"] = mode
+        known = bool(mode) and self.record.mode in ("", mode)  # the first one is no change
+        if self._is_our_turn(event) or self._written.has(event) or known:
             if changes:
                 await self._change(**changes)
             return

@@ -79,6 +79,7 @@ class SessionRecord(AgentOptions, frozen=True, kw_only=True):
     archived: bool = False
     team: str = ""  # the team conversation that it is a member of
     remote: tuple[Remote, ...] = ()  # of an attached one: what its harness lets us do; the rest is the terminal's
+    mode: str = ""  # of an attached one: the mode that its terminal told last, in the harness's own word
     model_unsent: bool = False  # model and effort were changed here: the next prompt brings them to its terminal
     cursor: str = ""  # of an attached one: how far its harness's own history was read
     adopted_at: int = 0  # where the log stood when we took it over from its terminal

@@ -94,6 +94,7 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
     void trackCommand<T>(what, session.id, request(method, at, body)).then((value) => { setProblem(''); then?.(value) }, (error: unknown) => setProblem(errorMessage(error)))
   const change = (what: string, body: P.SessionChange, then?: () => void) => sendCommand(what, 'PATCH', path, body, then)
   const driven = session.kind !== 'attached'
+  const modelNow = driven ? init?.model || session.model : session.model // a terminal may have another by now
   const choosesModel = canDo(session, 'model')
   const archive = session.archived ? 'Unarchive' : 'Archive'
   const close = () => { if (!docked) back(sessionUrl(session.id)) }
@@ -117,7 +118,8 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
       </form>
       <dl class="facts">
         <div><dt>Agent</dt><dd>{agentName(session.agent)} {init?.version ?? agent?.version ?? ''}</dd></div>
-        {(init?.model || session.model) && <div><dt>Model</dt><dd>{init?.model || session.model}</dd></div>}
+        {modelNow && <div><dt>Model</dt><dd>{modelNow}</dd></div>}
+        {session.mode && <div><dt>Mode</dt><dd>{session.mode}</dd></div>}
         <div><dt>Machine</dt><dd>{node?.name || session.node}</dd></div>
         <div><dt>Directory</dt><dd><code>{visible(session.cwd)}</code></dd></div>
         {session.branch && <div><dt>Branch</dt><dd><code>{visible(session.branch)}</code></dd></div>}
