@@ -91,7 +91,9 @@ async def test_a_hub_that_dies_and_comes_back_and_a_turn_that_is_interrupted(cli
         await terminal.submit("tieline top")
         screen = await terminal.shows("1 working")
         assert all(key in screen for key in KEYS), "every key is told where there are 80 columns"
-        assert re.search(r"what +queue +active +cost", screen)
+        assert re.search(r"id +agent +status +what +active( +where)? *$", screen, re.MULTILINE), (
+            "whole columns, or none"
+        )
         hub.kill()
         await terminal.shows("the hub is away, trying again")
         hub.start()
@@ -106,6 +108,29 @@ async def test_a_hub_that_dies_and_comes_back_and_a_turn_that_is_interrupted(cli
         await terminal.shows("0 working")
         await terminal.key("C-c")
         await terminal.until(lambda screen: screen.rstrip().endswith("$"), "the shell is back")
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+async def test_nothing_is_cut_without_an_ellipsis(cli: CliProcess, hub: HubProcess, columns: int) -> None:
+    title = "look through all the pages of the shop and tell me whatever is missing there"
+    cli.run("send", "--new", "coder", "--policy", "full", "--title", title, "look")
+    async with shell(cli, columns=columns, rows=24) as terminal:
+        await terminal.submit("tieline top")
+        screen = await terminal.until(lambda screen: " coder " in screen and "Built." in screen, "the session")
+        lines = screen.split("\n")
+        head, titles, row = lines[0].rstrip(), lines[1].split(), lines[2].rstrip()
+        assert head.endswith(("…", " 1 machine"))
+        assert (
+            titles
+            == {
+                40: ["agent", "status", "what"],
+                80: ["id", "agent", "status", "what", "active", "where"],
+                120: ["id", "agent", "status", "what", "active", "where"],
+            }[columns]
+        )
+        assert re.search(r"  look through [\w ]*…", row) and len(row) <= columns
+        if "where" in titles:
+            assert row.endswith("/place"), "of a directory the end stays"
 
 
 def test_without_a_terminal_it_prints_once(cli: CliProcess, hub: HubProcess) -> None:

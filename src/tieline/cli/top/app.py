@@ -5,7 +5,7 @@ The list has the keys; Enter leads to the line at the bottom, Esc back. Leaving 
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, ClassVar
@@ -33,7 +33,8 @@ from ..full_screen.line_input import LineInput
 from ..full_screen.live_turn import LiveTurn
 from ..terminal.formatting import short_path
 from ..terminal.sanitize import one_line
-from .hub_picture import COLUMNS, HubPicture, MachineRow, Overview, SessionRow
+from .column_widths import column_widths, fitted
+from .hub_picture import COLUMNS, WHERE, HubPicture, MachineRow, Overview, SessionRow
 
 REFRESH_S = 0.2
 AGES_S = 5.0
@@ -58,10 +59,9 @@ KEYS = (
     "↑↓ choose", "Tab next ask", "y allow", "n deny", "Enter write", "x x interrupt", "/ commands", "? help", "q leave",
 )  # fmt: skip
 TYPING_KEYS = ("Enter sends it", "Esc goes back to the list", "/help")
-OTHER_COLUMNS = 50
-"""What the columns around `what` take that a narrow screen shows, too."""
-WHAT = (20, 48)
-"""Characters of `what`, at least and at most."""
+SCROLLBAR = 1
+PATH = 10
+"""Of a directory at least so much is shown, or nothing."""
 
 
 class SessionTable(DataTable[Text]):
@@ -71,16 +71,23 @@ class SessionTable(DataTable[Text]):
 
     def on_mount(self) -> None:
         self.cursor_type = "row"
-        self.add_columns(*COLUMNS)
+        self.widths: dict[str, int] = {}
+
+    def show_columns(self, widths: dict[str, int]) -> None:
+        """No rows are left."""
+        self.clear(columns=True)
+        self.widths = widths
+        for title, width in widths.items():
+            self.add_column(title, width=width)
 
 
 class TopApp(HubApp):
     CSS = """
-    #head, #note { height: 1; padding: 0 1; }
+    #head, #note { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
     #keys { height: auto; padding: 0 1; }
     #machines { height: auto; padding: 0 1; display: none; }
     Screen { overflow: hidden; }
-    #sessions { height: 1fr; min-height: 4; background: ansi_default; scrollbar-size-vertical: 1; }
+    #sessions { height: 1fr; min-height: 4; background: ansi_default; scrollbar-size-vertical: 1; overflow-x: hidden; }
     #sessions > .datatable--header { background: ansi_default; color: ansi_bright_black; text-style: none; }
     #sessions > .datatable--cursor { background: ansi_default; text-style: reverse; }
     #detail { height: 1fr; min-height: 3; padding: 0 1; border-top: solid ansi_bright_black; }
@@ -161,19 +168,23 @@ class TopApp(HubApp):
 
     def _draw_rows(self, rows: Sequence[SessionRow]) -> None:
         now = time.time()
-        room = min(max(self.size.width - OTHER_COLUMNS, WHAT[0]), WHAT[1])
-        wanted = {row.id: row.cells(now, room) for row in rows}
+        whole: dict[str, Mapping[str, str]] = {row.id: dict(zip(COLUMNS, row.cells(now), strict=True)) for row in rows}
+        several = len(self._picture.nodes) > 1
+        titles = [title for title in COLUMNS if several or title != "machine"]
+        widths = column_widths(titles, whole.values(), self.size.width - SCROLLBAR)
+        wanted = {id: _shown(cells, widths) for id, cells in whole.items()}
         styles = {row.id: STYLES.get(row.status, "") for row in rows}
-        if list(wanted) == list(self._drawn):
+        if list(wanted) == list(self._drawn) and widths == self._table.widths:
             for place, (id, cells) in enumerate(wanted.items()):
-                for column, (new, old) in enumerate(zip(cells, self._drawn[id], strict=True)):
+                for column, (title, new, old) in enumerate(zip(widths, cells, self._drawn[id], strict=True)):
                     if new != old:
-                        self._table.update_cell_at((place, column), _cell(column, new, styles[id]))  # pyright: ignore[reportArgumentType]
+                        self._table.update_cell_at((place, column), _cell(title, new, styles[id]))  # pyright: ignore[reportArgumentType]
         else:
             top = self._table.scroll_y
-            self._table.clear()
+            self._table.show_columns(widths)
             for id, cells in wanted.items():
-                self._table.add_row(*(_cell(column, text, styles[id]) for column, text in enumerate(cells)), key=id)
+                row = (_cell(title, text, styles[id]) for title, text in zip(widths, cells, strict=True))
+                self._table.add_row(*row, key=id)
             self._table.scroll_to(y=top, animate=False)
         self._drawn = wanted
         if self._chosen in wanted:
@@ -191,11 +202,10 @@ class TopApp(HubApp):
             self._detail.update(Text(words, "dim"))
             return
         width = max(20, self.size.width - 3)
-        lines = [detail_line(record), *self._turn.lines(width)]
-        lines += [
-            Text(f"⋯ {one_line(each.text, 300)}", "dim", no_wrap=True, overflow="ellipsis")
-            for each in self._picture.queue_of(record.id)
-        ]
+        queue = [Text(f"⋯ {one_line(each.text, 300)}", "dim") for each in self._picture.queue_of(record.id)]
+        for line in queue:
+            line.truncate(width, overflow="ellipsis")
+        lines = [detail_line(record, width), *self._turn.lines(width), *queue]
         self._detail.update(Text("\n").join(lines))
         self._detail_scroll.scroll_end(animate=False)
 
@@ -428,13 +438,14 @@ def head_line(overview: Overview, find: str, away: str) -> Text:
         return Text(f"the hub is away, trying again: {one_line(away, 200)}", "bold red", no_wrap=True)
     total = overview.totals
     off = sum(not machine.online for machine in overview.machines)
-    machines = f"{len(overview.machines)} machine{'s' * (len(overview.machines) != 1)}"
     line = Text(no_wrap=True, overflow="ellipsis")
-    line.append("tieline", "bold").append(f"  {machines}" + (f" ({off} offline)" if off else ""))
-    line.append(f" · {total.sessions} session{'s' * (total.sessions != 1)}, {total.working} working")
+    # What is needed most first: a narrow screen cuts the rest.
     asks = f"{total.asks} ask{'s' * (total.asks != 1)}"
-    line.append(" · ").append(asks, "bold yellow" if total.asks else "")
+    line.append("tieline", "bold").append("  ").append(asks, "bold yellow" if total.asks else "")
+    line.append(f" · {total.sessions} session{'s' * (total.sessions != 1)}, {total.working} working")
     line.append(f" · {total.queue} queued")
+    machines = f"{len(overview.machines)} machine{'s' * (len(overview.machines) != 1)}"
+    line.append(f" · {machines}" + (f" ({off} offline)" if off else ""))
     if total.cost_usd is not None:
         line.append(f" · ${total.cost_usd:.2f}")
     if find:
@@ -467,19 +478,26 @@ def machine_lines(machines: Sequence[MachineRow]) -> Text:
     return Text("\n").join(lines)
 
 
-def detail_line(record: SessionRecord) -> Text:
-    line = Text(no_wrap=True, overflow="ellipsis")
-    line.append(one_line(record.title, 200) or record.agent, "bold")
-    line.append(f"  {one_line(short_path(record.cwd), 100)}", "dim")
-    if record.branch:
-        line.append(f" ({one_line(record.branch, 40)})", "dim")
-    line.append(f"  {record.turns} turn{'s' * (record.turns != 1)}", "dim")
+def detail_line(record: SessionRecord, width: int) -> Text:
+    turns = f"{record.turns} turn{'s' * (record.turns != 1)}"
+    title = fitted(one_line(record.title, 200) or record.agent, max(10, width - len(turns) - 2))
+    line = Text(title, "bold").append(f"  {turns}", "dim")
+    where = one_line(short_path(record.cwd), WHERE) + (f" ({one_line(record.branch, 40)})" if record.branch else "")
+    if (room := width - line.cell_len - 2) >= PATH:
+        line.append(f"  {fitted(where, room, keep='end')}", "dim")
     return line
 
 
-def _cell(column: int, text: str, status: str) -> Text:
-    style = "bold" if column == 0 else status if COLUMNS[column] == "status" else ""
-    if COLUMNS[column] in ("machine", "active", "cost", "where"):
+def _shown(cells: Mapping[str, str], widths: Mapping[str, int]) -> tuple[str, ...]:
+    """The cells of the columns that are shown, each as wide as there is room for it."""
+    return tuple(
+        fitted(cells[title], width, keep="end" if title == "where" else "start") for title, width in widths.items()
+    )
+
+
+def _cell(title: str, text: str, status: str) -> Text:
+    style = "bold" if title == "id" else status if title == "status" else ""
+    if title in ("machine", "active", "cost", "where"):
         style = "dim"
     return Text(text, style, no_wrap=True)
 

@@ -16,6 +16,8 @@ MAX_ROWS = 500
 """Sessions on the screen; the others are found by `/find`."""
 FIRST = ("waiting", "stuck", "working", "failed")
 """Sessions that a person may be needed for come first, then those that work; then the last active ones."""
+WHAT, WHERE = 200, 4096
+"""Characters of what a session is about, and of its directory, before a screen's width cuts them."""
 T = TypeVar("T")
 COLUMNS = ("id", "agent", "status", "what", "queue", "active", "cost", "machine", "where")
 
@@ -45,18 +47,17 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     what: str
     terminal: bool = False
 
-    def cells(self, now: float, room: int = 48) -> tuple[str, ...]:
-        """`room`: characters of what it is about."""
+    def cells(self, now: float) -> tuple[str, ...]:
         return (
             short_id(self.id),
             one_line(self.agent, 20) + (" (terminal)" if self.terminal else ""),
             self.status if self.online else f"{self.status} (offline)",
-            one_line(self.what, room),
+            one_line(self.what, WHAT),
             str(self.queue or ""),
             time_ago(self.active_at, now),
             "" if self.cost_usd is None else f"${self.cost_usd:.2f}",
             one_line(self.machine, 16),
-            one_line(short_path(self.cwd), 60),
+            one_line(short_path(self.cwd), WHERE),
         )
 
 
