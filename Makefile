@@ -17,8 +17,8 @@ PAGE := src/tieline/hub/static/index.html
 PAGE_SOURCES := $(shell find web/src web/public web/index.html web/*.ts web/*.json web/*.mjs -type f ! -path 'web/src/generated/*' 2>/dev/null) \
 	$(wildcard src/tieline/protocol/*.py) src/tieline/events.py src/tieline/policy.py src/tieline/envelopes.py src/tieline/ask_parts.py src/tieline/visible_text.py \
 	src/tieline/sessions/records.py src/tieline/sessions/ask_rules.py src/tieline/sessions/transcript.py src/tieline/sessions/session_worktrees.py
-WORKERS ?= 2
-FAST_WORKERS ?= 3
+WORKERS ?= 4
+FAST_WORKERS ?= 4
 # With bytecode, wherever else it is not wanted: what pytest makes of 250 test modules is made once, not by each worker.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # A folder in memory with a gigabyte to spare, where programs may be run; empty where there is none. The tests without agents

@@ -112,15 +112,15 @@ def _filled(*parts: Part) -> list[Part]:
 def _drawn(name: str, value: Any) -> bool:
     """Whether the diff shows it: a text of the edit, or several by such names. A flag among them (`replace_all`) is
     not in the diff."""
+    if name not in CONTENT:
+        return False
     match value:
         case str():
-            return name in CONTENT
+            return True
         case list() | tuple():
             return all(_drawn(name, each) for each in cast("Iterable[Any]", value))
         case Mapping():
-            return name in CONTENT and all(
-                _drawn(str(key), each) for key, each in cast("Mapping[Any, Any]", value).items()
-            )
+            return all(_drawn(str(key), each) for key, each in cast("Mapping[Any, Any]", value).items())
         case _:
             return False
 

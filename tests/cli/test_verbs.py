@@ -216,6 +216,23 @@ def test_demo_interrupted_twice_leaves_no_directory(cli: CliProcess) -> None:
     assert not list((cli.place.parent / "home").glob("tieline-demo-*"))
 
 
+IN_THE_CLEAN_UP = """
+import os, sys
+from tieline.cli import app, main
+class Last:
+    def __del__(self, kill=os.kill, own=os.getpid()):
+        kill(own, 2)
+last = Last()
+app.start = lambda arguments: 130
+sys.argv = ["tieline", "demo"]
+main()
+"""
+
+
+def test_a_second_interrupt_while_python_cleans_up_changes_nothing() -> None:
+    assert subprocess.run([sys.executable, "-c", IN_THE_CLEAN_UP]).returncode == 130
+
+
 def test_demo_whose_window_is_closed_leaves_no_directory(cli: CliProcess) -> None:
     with cli.terminal("demo") as terminal:
         terminal.expect("y allow")

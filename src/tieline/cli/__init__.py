@@ -42,7 +42,10 @@ def main() -> None:
     from .app import start
 
     gc.enable()
-    sys.exit(start(arguments))
+    status = start(arguments)
+    if status > 128:  # interrupted: a second Ctrl-C in the interpreter's clean-up would end it as if killed
+        _leave(status)
+    sys.exit(status)
 
 
 def _leave(status: int) -> "NoReturn":
