@@ -54,10 +54,10 @@ async def harness(hub: HubProcess, session: str) -> AsyncGenerator[Agent, None]:
 
 async def test_find_a_member_write_to_it_and_read_its_answer(hub: HubProcess, open_page: OpenPage, shot: Shot) -> None:
     await hub.session(title="a driven session")
+    page = await open_page(hub, path="/messages")  # as a person: later this process is an agent's harness as well
     async with harness(hub, "terminal-1") as ada:
         await ada.call("register_agent", name="ada", description="database migrations", role="backend", project="shop")
         await ada.call("heartbeat", activity="idle")
-        page = await open_page(hub, path="/messages")
         await page.get_by_role("link", name="Members").click()
         row = page.get_by_role("main").get_by_role("link", name=re.compile("ada"))
         for text in ("backend · database migrations", "Codex", "shop", "idle"):
