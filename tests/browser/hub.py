@@ -162,6 +162,13 @@ class HubProcess:
                     return answers
                 await asyncio.sleep(0.05)
 
+    async def outcomes(self, session: str) -> list[str]:
+        """How its prompts ended, when none waits or runs any more: its last words come a moment before its turn's end."""
+        async with asyncio.timeout(30):
+            while await self.request("GET", f"sessions/{session}/prompts"):
+                await asyncio.sleep(0.05)
+        return [one["status"] for one in await self.request("GET", f"sessions/{session}/prompts?over=true")]
+
     async def login(self) -> str:
         """A one-time link to the page."""
         return (await self.request("POST", "pairings", {"kind": "page"}))["url"]

@@ -141,8 +141,7 @@ async def test_an_error_is_said_once_and_retried(hub: HubProcess, open_page: Ope
     await expect(log(page).get_by_text("Now there is credit.")).to_be_visible()
     await expect(log(page).get_by_text("please try")).to_have_count(2)
     await expect(log(page).get_by_role("button", name="Retry")).to_have_count(0)
-    prompts = await hub.request("GET", f"sessions/{session}/prompts?over=true")
-    assert [one["status"] for one in prompts] == ["failed", "done"]
+    assert await hub.outcomes(session) == ["failed", "done"]
 
 
 async def test_stop_and_empty_the_queue(hub: HubProcess, open_page: OpenPage) -> None:
@@ -166,5 +165,4 @@ async def test_stop_and_empty_the_queue(hub: HubProcess, open_page: OpenPage) ->
     await expect(log(page).get_by_text("Stopped")).to_be_visible()
     await expect(queue).to_have_count(0)
     await expect(page.get_by_label("Message", exact=True)).to_have_value("and another\n\none, but better")
-    ended = await hub.request("GET", f"sessions/{session}/prompts?over=true")
-    assert sorted(one["status"] for one in ended) == ["cancelled", "cancelled", "failed"]
+    assert sorted(await hub.outcomes(session)) == ["cancelled", "cancelled", "failed"]
