@@ -163,9 +163,9 @@ class HubProcess:
                 await asyncio.sleep(0.05)
 
     async def outcomes(self, session: str) -> list[str]:
-        """How its prompts ended, when none waits or runs any more: its last words come a moment before its turn's end."""
+        """How its prompts ended, when none waits or runs any more: a turn's last words come a moment before its end."""
         async with asyncio.timeout(30):
-            while await self.request("GET", f"sessions/{session}/prompts"):
+            while await self.request("GET", f"sessions/{session}/prompts"):  # noqa: ASYNC110 (another process's)
                 await asyncio.sleep(0.05)
         return [one["status"] for one in await self.request("GET", f"sessions/{session}/prompts?over=true")]
 
