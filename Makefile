@@ -12,6 +12,7 @@ WEB := web/node_modules/.stamp
 # What Vite wants (`engines` in web/package.json): said before npm fails in the middle.
 NODE_FITS := const [major, minor] = process.versions.node.split(".").map(Number); \
 	process.exit(major === 20 && minor >= 19 || major === 22 && minor >= 12 || major > 22 ? 0 : 1)
+SEEN := tests/drivers/seen_features.json
 PAGE := src/tieline/hub/static/index.html
 # What the page is made from; its types come from the protocol's own values.
 PAGE_SOURCES := $(shell find web/src web/public web/index.html web/*.ts web/*.json web/*.mjs -type f ! -path 'web/src/generated/*' 2>/dev/null) \
@@ -29,7 +30,7 @@ IN_MEMORY := $(shell awk '$$2 == "/dev/shm" && $$3 == "tmpfs" && $$4 !~ /noexec/
 INSTALL := SUDO=; test "$$(id -u)" = 0 || SUDO=sudo; $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends
 DIST ?= dist
 
-.PHONY: up wheel test test-agents test-fast test-page test-pythons check docs screenshots pictures chaos bench setup agents browser terminal pins clean help
+.PHONY: up wheel test test-agents seen test-fast test-page test-pythons check docs screenshots pictures chaos bench setup agents browser terminal pins clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -78,8 +79,11 @@ $(AGENTS): tests/agents/package-lock.json
 test: setup agents browser terminal test-page ## every test, with the real agents and a real browser
 	$(PYTEST) -n $(WORKERS) --dist worksteal
 
-test-agents: setup agents browser $(MORE_AGENTS) $(PYTHON_AGENTS) ## agents that are not part of the set-up, and the longer tests of those that are
-	$(PYTEST) -n $(WORKERS) --dist worksteal tests/more_agents
+test-agents: setup agents browser $(MORE_AGENTS) $(PYTHON_AGENTS) ## agents that are not part of the set-up, and the longer tests of those that are; writes what it saw
+	$(PYTEST) -n $(WORKERS) --dist worksteal --record-seen $(SEEN) tests/more_agents
+
+seen: setup agents $(MORE_AGENTS) $(PYTHON_AGENTS) ## the driver contract with every agent; writes what it saw of each, for `make docs`
+	$(PYTEST) -n $(WORKERS) --dist worksteal --record-seen $(SEEN) -m real -k "not test_policy" tests/drivers tests/more_agents
 
 $(MORE_AGENTS): tests/more_agents/package-lock.json
 	@cd tests/more_agents && npm install --no-save --ignore-scripts --loglevel=error
@@ -107,7 +111,7 @@ check: setup ## lint and types
 docs: setup ## write docs/configuration.md and the tables of docs/harnesses.md and docs/agents.md from the code
 	$(BIN)/python -m tieline.cli.commands.config_reference > docs/configuration.md
 	$(BIN)/python -m tieline.cli.commands.harness_reference docs/harnesses.md
-	$(BIN)/python -m tieline.cli.commands.agent_reference docs/agents.md
+	$(BIN)/python -m tieline.cli.commands.agent_reference docs/agents.md $(SEEN)
 
 screenshots: setup browser ## pictures of all that the page shows, in both themes, into artifacts/screenshots
 	@$(BIN)/python -m tests.browser.screenshots artifacts/screenshots

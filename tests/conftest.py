@@ -40,6 +40,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path.name == MORE_AGENTS and not named else None
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-seen", metavar="FILE", type=Path, help="keep there what is seen of each agent")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """In the process that hears of all tests: a worker hears of its own alone."""
+    file: Path | None = config.getoption("--record-seen")
+    if file is not None and not hasattr(config, "workerinput"):
+        from tests.seen_features import SeenFeatures
+
+        config.pluginmanager.register(SeenFeatures(file))
+
+
 @pytest.fixture
 def patient_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command hook, which gives up after two seconds for its harness's sake, waits for a hub on a busy machine."""

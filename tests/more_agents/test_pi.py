@@ -36,11 +36,12 @@ class TestPi(DriverContract, PolicyContract):
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> AsyncIterator[PiRig]:  # type: ignore[override]
         async with PiRig(tmp_path / "home", MORE / "pi", MORE) as rig:
+            await rig.driver.probe(rig.options["env"])  # it tells its version only when it is asked for it
             yield rig
 
     async def test_it_lists_its_models_without_a_session(self, rig: PiRig, place: Path) -> None:
         listed = await rig.driver.list_models(str(place), rig.options["env"])
-        assert listed.names == ("scripted/scripted",) and not rig.model.requests
+        assert listed.names == ("scripted/scripted", "scripted/another") and not rig.model.requests
         sessions = Path(rig.options["env"]["HOME"], ".pi/agent/sessions")
         assert not sessions.exists() or not [*sessions.rglob("*.jsonl")], "it leaves no conversation behind"
 
@@ -88,6 +89,6 @@ class TestPi(DriverContract, PolicyContract):
     async def test_an_id_is_an_id(self, rig: PiRig, place: Path) -> None:
         """Not a path to a file, and not an option."""
         for id in ("../../etc/passwd", "--approve", "/tmp/session.jsonl"):
-            with pytest.raises(UsageError, match="no id"):
+            with pytest.raises(UsageError, match="is not the id"):
                 async with self.session(rig, place, resume=id):
                     pass

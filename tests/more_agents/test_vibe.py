@@ -95,6 +95,29 @@ class TestVibeAlone(OnAgentsOfTheirOwn):
             seen = await collect(session.turn("touch it"))
         assert the(seen, ToolResult).status == "denied" and not (place / "denied.txt").exists()
 
+    async def test_a_chosen_model_is_not_kept(self, rig: VibeRig, place: Path) -> None:
+        """Chosen by Vibe's own option it would be in the user's settings, and in all sessions to come. Without that, a
+        conversation keeps the one that it has."""
+        settings = Path(rig.options["env"]["HOME"], ".vibe/config.toml")
+        before = settings.read_text()
+        rig.play([Say("One.")])
+        async with self.session(rig, place, model="another") as session:
+            await collect(session.turn("hello"))
+            native = session.native_id
+        with pytest.raises(UsageError, match="goes on with 'another' in this conversation"):
+            async with self.session(rig, place, model="scripted", resume=native):
+                pass
+        assert rig.model.called_as == ["another"]
+        assert settings.read_text() == before
+
+    async def test_a_model_that_it_has_not(self, rig: VibeRig, place: Path) -> None:
+        """By itself it would take its vendor's."""
+        env = {**rig.options["env"], "MISTRAL_API_KEY": "dummy"}
+        with pytest.raises(UsageError, match="has no model 'scripte'") as refused:
+            async with self.session(rig, place, model="scripte", env=env):
+                pass
+        assert "scripted" in refused.value.hint and refused.value.field == "model"
+
     async def test_profiles_of_agents_run_under_no_policy_that_holds_something(self, rig: VibeRig, place: Path) -> None:
         """They come before what we set: one by the name of a mode takes its place."""
         for folder in (place, Path(rig.options["env"]["HOME"])):

@@ -30,6 +30,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     features: Features = Features()
     node: bool = False  # a large program of Node, whose first turn is faster when it was compiled ahead
     model_args: tuple[str, ...] = ()  # arguments that choose it, "{}" is its name; none: the session's own option does
+    model_env: str = ""  # the variable that chooses it instead, where the option would change the user's settings
 
     # the policy
     control: Control = ""
@@ -399,6 +400,7 @@ PRESETS: dict[str, Preset] = {
         floor="3.0.2",
         features=_features(resume=True, model=True, attachments=(*IMAGES, *TEXTS), questions=True),
         asks=("file_write", "shell", "network"),
+        model_env="VIBE_ACTIVE_MODEL",
         mode="ask",
         fixed_env=_VIBE_ASKS,
         overriding_files=(".vibe/agents/ask.toml", "~/.vibe/agents/ask.toml"),  # comes before its variables

@@ -31,7 +31,6 @@ class AcpRig(ModelRig):
     preset: ClassVar[str]
     api: ClassVar[type[ModelApi]]
     tools: ClassVar[ToolCalls] = {}
-    model_name: ClassVar[str] = ""  # the model to choose; none: the agent's configuration does
 
     def __init__(self, home: Path, binaries: Path, command: Sequence[str] = ()) -> None:
         self._home = home

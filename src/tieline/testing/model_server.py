@@ -66,6 +66,8 @@ class ScriptedModel:
         self._named: dict[str, ScriptedModel] = {}
         self.requests: list[Any] = []
         """The body of every main-loop call so far."""
+        self.called_as: list[str] = []
+        """The model's name in every such call, also those to models of other names at this address."""
         self._spoken: list[ModelApi] = []
         self.asides: list[str] = []
         """What it was asked besides, such as to count tokens."""
@@ -107,16 +109,24 @@ class ScriptedModel:
         """Forget those that are not yet taken."""
         self._replies.clear()
 
+    def tool_call(self, step: AnyStep) -> tuple[str, Mapping[str, Any]]:
+        """How the agent's tool for that step is called."""
+        if self._dialect is None:
+            raise ValueError(f"no dialect to say {step!r} in")
+        return self._dialect(step)
+
     def named(self, name: str) -> "ScriptedModel":
         """A model with a script of its own at the same address: it answers the requests for the model of that name, so
         that a late request of one test does not take a reply of the next."""
         model = ScriptedModel(*self._voices, dialect=self._dialect)
+        model.called_as = self.called_as
         self._named[name] = model
         return model
 
     def reset(self) -> None:
         self._replies.clear()
         self.requests.clear()
+        self.called_as.clear()
         self._spoken.clear()
         self.asides.clear()
         self.called.clear()
@@ -133,6 +143,8 @@ class ScriptedModel:
         if await kind.aside(request):
             model.asides.append(f"{request.method} {request.target}")
         else:
+            in_path = request.path.rpartition("/models/")[2].partition(":")[0]
+            self.called_as.append(str(request.json().get("model") or in_path))
             await model._take(kind, request)
 
     async def _take(self, kind: type[ModelApi], request: HttpRequest) -> None:
@@ -174,8 +186,6 @@ class ScriptedModel:
                 case Call(name, arguments):
                     await voice.call(name, arguments)
                 case _:
-                    if self._dialect is None:
-                        raise ValueError(f"no dialect to say {step!r} in")
-                    name, arguments = self._dialect(step)
+                    name, arguments = self.tool_call(step)
                     await voice.call(name, arguments)
         await voice.finish()

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import ValidationError
 
-from ...errors import AgentStartFailed, Unsupported
+from ...errors import AgentStartFailed, Unsupported, UsageError
 from ...version import __version__
 from ...wire.jsonrpc import Peer, PeerGone, RpcError
 from ..base import McpServer
@@ -61,7 +61,9 @@ async def open_session(talk: AcpConversation, peer: Peer) -> None:
         talk.chooses_model = _has_option(session, "model") or (None if spec.resume else False)
         talk.model = spec.model or _current_value(session, "model")
         talk.offered_models = offered_models(session)
-        if spec.model and not talk.preset.model_args:
+        if spec.model and talk.preset.model_env:
+            _check_model(talk, session)
+        elif spec.model and not talk.preset.model_args:
             await _set_option(talk, peer, session, "model", spec.model)
         await _set_mode(talk, peer, session)
         talk.ready.set()
@@ -142,6 +144,21 @@ def _current_value(session: SessionResult, what: str) -> str:
             return str(option.get("currentValue", ""))
     state: SessionResult = session.get(f"{what}s") or {}
     return str(state.get(f"current{what.title()}Id", ""))
+
+
+def _check_model(talk: AcpConversation, session: SessionResult) -> None:
+    """An agent that takes the model from a variable goes on with another one if it has none of that name, and where it
+    resumes a conversation with that of the conversation."""
+    model, current = talk.spec.model, _current_value(session, "model")
+    if current == model:
+        return
+    if model in talk.offered_models.names:
+        problem, hint = f"{talk.agent} goes on with {current!r} in this conversation", "Leave the model out."
+    else:
+        near = nearest_models(talk.offered_models.names, model)
+        problem = f"{talk.agent} has no model {model!r}"
+        hint = f"The nearest that it has: {', '.join(near)}." if near else ""
+    raise UsageError(problem, field="model", hint=hint)
 
 
 def offered_models(session: SessionResult) -> ModelList:

@@ -126,6 +126,7 @@ class AskContract(DriverContractBase):
         assert ask.kind == "question"
         assert done(seen).status == "success"
         assert "Blue" in rig.heard(), "the answer reached the model"
+        self.saw(rig, "questions", seen)
 
     async def test_plan(self, rig: Rig, place: Path) -> None:
         self.able(rig, "plan")
@@ -137,6 +138,7 @@ class AskContract(DriverContractBase):
         plan = of(seen, Plan)[-1]
         assert [step.text for step in plan.steps] == ["Look", "Change", "Test"]
         assert plan.steps[0].status == "done"
+        self.saw(rig, "plans", seen)
 
     async def test_proposed_plan(self, rig: Rig, place: Path) -> None:
         self.able(rig, "propose")
@@ -156,6 +158,7 @@ class AskContract(DriverContractBase):
         diff = of(seen, Diff)[-1]
         assert "+a new line" in diff.diff
         assert any(path.endswith("new.txt") for path in diff.paths)
+        self.saw(rig, "diffs", seen)
 
     async def test_usage(self, rig: Rig, place: Path) -> None:
         if not rig.driver.features.usage:
@@ -170,3 +173,4 @@ class AskContract(DriverContractBase):
         assert (tokens.output or 0) > 0
         for usage in of(seen, Usage):
             assert usage.tokens.output is None or usage.tokens.output <= (tokens.output or 0)
+        self.saw(rig, "usage", seen)

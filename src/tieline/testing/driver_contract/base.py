@@ -1,5 +1,6 @@
 """What the parts of the suite share: the rig, the directory, the waits."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,24 @@ from ...events import (
     Ask,
     Done,
     Event,
+    Init,
 )
 from ...policy import Policy
 from ...sessions.session import Session
 from ..rig import Rig
-from ..stream_checks import collect
+from ..stream_checks import collect, of
 from ..wait_for import at_work_in, eventually
 
 FULL = Policy("allow", "allow", "allow")
+SEEN = "seen"
+"""The property of a test's report that says which feature it saw: agent, version, feature."""
 
 
 class DriverContractBase:
+    @pytest.fixture(autouse=True)
+    def _report_what_is_seen(self, record_property: Callable[[str, object], None]) -> None:
+        self._record_property = record_property
+
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> Rig:
         raise NotImplementedError("a subclass gives its rig")
@@ -41,6 +49,11 @@ class DriverContractBase:
         if test in rig.limits:
             pytest.skip(f"{rig.driver.name}: declared as not scriptable: {test}")
 
+    def saw(self, rig: Rig, feature: str, events: list[Event]) -> None:
+        """The agent did it, in a session that began with these events. It counts if the test passes."""
+        version = next((event.version for event in of(events, Init)), "")
+        self._record_property(SEEN, [rig.driver.name, version, feature])
+
     async def attempt(self, rig: Rig, place: Path, **changes: Any) -> tuple[list[Event], Exception | None]:
         """Open and take one turn, where either may fail."""
         try:
@@ -58,7 +71,7 @@ def yes(ask: Ask) -> bool:
     return True
 
 
-__all__ = ["FULL", "PNG", "PNG_BASE64", "DriverContractBase", "at_work_in", "eventually", "yes"]
+__all__ = ["FULL", "PNG", "PNG_BASE64", "SEEN", "DriverContractBase", "at_work_in", "eventually", "yes"]
 
 PNG_BASE64 = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 

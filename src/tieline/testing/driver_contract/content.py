@@ -31,6 +31,7 @@ class ContentContract(DriverContractBase):
             assert "".join(text.text for text in of(seen, Text)).strip() == "Hello there, this is the answer."
             if rig.driver.features.deltas:
                 assert of(seen, TextDelta)
+                self.saw(rig, "deltas", seen)
             init = the(seen, Init)
             assert init.agent == rig.driver.name
             assert init.receipt == session.receipt == rig.driver.enforce(FULL)
@@ -53,6 +54,7 @@ class ContentContract(DriverContractBase):
             seen = await collect(session.turn("think"))
             assert "consider the matter" in "".join(item.text for item in of(seen, Thinking))
             assert done(seen).text.strip() == "Considered."
+            self.saw(rig, "thinking", seen)
 
     async def test_write_and_result(self, rig: Rig, place: Path) -> None:
         self.able(rig, "tools")

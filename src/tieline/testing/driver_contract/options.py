@@ -2,19 +2,21 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from ...drivers.base import Attachment, McpServer, Prompt
 from ...errors import Unsupported, UsageError
-from ...events import Text
-from ...policy import CAPABILITIES
-from ...script import Run, Say
+from ...events import Ask, Event, Text, ToolResult
+from ...policy import CAPABILITIES, Policy
+from ...script import Call, Run, Say
 from ...sessions.startup_files_fingerprint import fingerprint
 from .. import mcp_server
+from ..model_rig import ModelRig
 from ..rig import Rig
 from ..stream_checks import collect, done, of
-from .base import PNG, PNG_BASE64, DriverContractBase, eventually
+from .base import PNG, PNG_BASE64, DriverContractBase, eventually, yes
 
 
 class OptionContract(DriverContractBase):
@@ -34,6 +36,7 @@ class OptionContract(DriverContractBase):
             seen = await collect(session.turn("which word was it"))
             assert done(seen).text.strip() == "You said albatross."
         assert rig.heard().count("albatross") > before, "the earlier turn was sent to the model again"
+        self.saw(rig, "resume", seen)
 
     async def test_warm(self, rig: Rig, place: Path) -> None:
         """It waits for its first prompt, and has nobody asked before. What it writes by itself is no change of what
@@ -50,6 +53,7 @@ class OptionContract(DriverContractBase):
             seen = await collect(session.turn("hello"))
             assert done(seen).text.strip() == "Here."
             assert fingerprint(session.spec.cwd, session.spec.env) == before
+        self.saw(rig, "warm", seen)
 
     async def test_resume_unknown(self, rig: Rig, place: Path) -> None:
         if not rig.driver.features.resume:
@@ -75,6 +79,7 @@ class OptionContract(DriverContractBase):
             assert done(seen).status == "success"
             assert session.native_id != native
         assert rig.heard().count("albatross") > before, "it goes on from what was said"
+        self.saw(rig, "fork", seen)
 
     async def test_steer(self, rig: Rig, place: Path) -> None:
         if not rig.driver.features.steer:
@@ -96,6 +101,7 @@ class OptionContract(DriverContractBase):
             await steering
         assert done(seen).status == "success"
         assert "mind the pelican" in rig.heard()
+        self.saw(rig, "steer", seen)
 
     async def test_system_of_one_turn(self, rig: Rig, place: Path) -> None:
         """It reaches the model with the turn: apart from the prompt where the agent can, else in front of it."""
@@ -107,6 +113,8 @@ class OptionContract(DriverContractBase):
             assert "lighthouse keeper" in heard
             framed = "<system_context>" in heard
             assert framed != rig.driver.features.turn_system
+            if not framed:
+                self.saw(rig, "turn_system", seen)
             long = f"Speak {'very ' * 5000}slowly, says the pelican."
             assert done(await collect(session.turn(Prompt("and now", system=long)))).status == "success"
             assert long in rig.heard()
@@ -118,8 +126,9 @@ class OptionContract(DriverContractBase):
             return
         rig.play([Say("Ahoy.")])
         async with self.session(rig, place, system="Speak like a ferryman.") as session:
-            await collect(session.turn("hello"))
+            seen = await collect(session.turn("hello"))
         assert "Speak like a ferryman." in rig.heard()
+        self.saw(rig, "system", seen)
 
     @pytest.mark.parametrize(
         ("option", "value"),
@@ -143,6 +152,73 @@ class OptionContract(DriverContractBase):
             for effort in able:
                 assert self.session(rig, place, effort=effort).spec.effort == effort
 
+    async def test_model(self, rig: Rig, place: Path) -> None:
+        """Its provider is asked for the model that was chosen, in this session only."""
+        if not rig.driver.features.model:
+            with pytest.raises(Unsupported, match="model"):
+                self.session(rig, place, model="another")
+            return
+        if not isinstance(rig, ModelRig):
+            pytest.skip(f"{rig.driver.name}: its model does not hear its name")
+        rig.play([Say("Here.")], [Say("Here.")])
+        name = rig.another_model.rpartition("/")[2]
+        async with self.session(rig, place, model=rig.another_model) as session:
+            seen = await collect(session.turn("hello"))
+        assert name in rig.model.called_as[-1]
+        async with self.session(rig, place) as session:
+            await collect(session.turn("hello"))
+        assert name not in rig.model.called_as[-1], "the next session has the usual one"
+        self.saw(rig, "model", seen)
+
+    async def test_effort(self, rig: Rig, place: Path) -> None:
+        if "low" not in rig.driver.features.effort or not isinstance(rig, ModelRig):
+            pytest.skip(f"{rig.driver.name} takes no effort")
+        rig.play([Say("Here.")])
+        async with self.session(rig, place, effort="low") as session:
+            seen = await collect(session.turn("hello"))
+        assert "low" in _efforts(rig.model.requests[-1]), "it reached the model"
+        self.saw(rig, "effort", seen)
+
+    async def test_allowed_tools(self, rig: Rig, place: Path) -> None:
+        """A tool that no line of the policy is about is called unasked if it is allowed by its name. If others are,
+        the agent asks, or does not offer it."""
+        if not rig.driver.features.allowed_tools or not isinstance(rig, ModelRig):
+            pytest.skip(f"{rig.driver.name} has no allowed_tools")
+        tool = rig.server_tool.format(server="words", tool="speak")
+        servers = {"words": McpServer(command=mcp_server.command_line("speak", "true"))}
+
+        async def call(allowed: str) -> tuple[list[Event], bool]:
+            rig.play([Call(tool)], [Say("Called.")])
+            options: dict[str, Any] = {"mcp_servers": servers, "allowed_tools": (allowed,)}
+            async with self.session(rig, place, policy=Policy(), on_ask=yes, **options) as session:
+                seen = await collect(session.turn("call it"))
+            unasked = not of(seen, Ask) and [result.status for result in of(seen, ToolResult)] == ["ok"]
+            return seen, unasked
+
+        assert not (await call("another"))[1]
+        seen, unasked = await call(tool)
+        assert unasked
+        self.saw(rig, "allowed_tools", seen)
+
+    async def test_disallowed_tools(self, rig: Rig, place: Path) -> None:
+        if not rig.driver.features.disallowed_tools or not isinstance(rig, ModelRig):
+            pytest.skip(f"{rig.driver.name} switches off no tools")
+        rig.play([Run("touch switched-off.txt")], [Say("It is not there.")])
+        async with self.session(rig, place, disallowed_tools=(rig.tool(Run("")),)) as session:
+            seen = await collect(session.turn("touch it"))
+        assert not (place / "switched-off.txt").exists()
+        self.saw(rig, "disallowed_tools", seen)
+
+    async def test_max_budget(self, rig: Rig, place: Path) -> None:
+        if not rig.driver.features.max_budget_usd:
+            pytest.skip(f"{rig.driver.name} has no max_budget_usd")
+        rig.play(*[[Run(f"echo {number}")] for number in range(5)])
+        async with self.session(rig, place, max_budget_usd=0.000001) as session:
+            seen = await collect(session.turn("spend"))
+        assert done(seen).status == "max_budget" and done(seen).error
+        assert (done(seen).tokens or pytest.fail("no tokens")).cost_usd
+        self.saw(rig, "max_budget_usd", seen)
+
     async def test_max_turns(self, rig: Rig, place: Path) -> None:
         if not rig.driver.features.max_turns:
             pytest.skip(f"{rig.driver.name} has no max_turns")
@@ -150,6 +226,7 @@ class OptionContract(DriverContractBase):
         async with self.session(rig, place, max_turns=2) as session:
             seen = await collect(session.turn("go on and on"))
         assert done(seen).status == "max_turns"
+        self.saw(rig, "max_turns", seen)
 
     async def test_mcp_server(self, rig: Rig, place: Path) -> None:
         """The server is started by the agent, with its environment."""
@@ -162,8 +239,9 @@ class OptionContract(DriverContractBase):
         server = McpServer(command=(*started, *mcp_server.command_line("nothing", "true")), env={"PROOF": str(proof)})
         rig.play([Say("Done.")])
         async with self.session(rig, place, mcp_servers={"proof": server}) as session:
-            await collect(session.turn("hello"))
+            seen = await collect(session.turn("hello"))
             await eventually(proof.exists, "the agent never started the server", timeout=20)
+        self.saw(rig, "mcp_servers", seen)
 
     async def test_attachment(self, rig: Rig, place: Path) -> None:
         image = place / "dot.png"
@@ -178,6 +256,7 @@ class OptionContract(DriverContractBase):
             seen = await collect(session.turn(prompt))
         assert done(seen).status == "success"
         assert PNG_BASE64[:60] in rig.heard(), "the picture reached the model"
+        self.saw(rig, "attachments", seen)
 
     async def test_bad_input(self, rig: Rig, place: Path) -> None:
         with pytest.raises(UsageError, match="no directory"):
@@ -201,3 +280,13 @@ class OptionContract(DriverContractBase):
             receipt = rig.driver.enforce(policy)
             for capability in CAPABILITIES:
                 assert receipt.of(capability).level == policy.level(capability)
+
+
+def _efforts(body: object) -> set[object]:
+    """What a request to a model says of an effort, wherever its format has that."""
+    if isinstance(body, list):
+        return {effort for each in cast("list[object]", body) for effort in _efforts(each)}
+    found: set[object] = set()
+    for name, value in cast("dict[str, object]", body).items() if isinstance(body, dict) else ():
+        found |= {value} if "effort" in name and isinstance(value, str) else _efforts(value)
+    return found

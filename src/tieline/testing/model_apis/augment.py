@@ -12,10 +12,13 @@ import msgspec
 
 from ..http_server import HttpRequest
 
-MODELS = {"scripted": {"displayName": "Scripted", "description": "Plays a script.", "isDefault": True}}
+MODELS = {
+    "scripted": {"displayName": "Scripted", "description": "Plays a script.", "isDefault": True},
+    "another": {"displayName": "Another", "description": "Plays it, too.", "isDefault": False},
+}
 FLAGS: Mapping[str, Any] = {
     "enable_model_registry": True,
-    "model_registry": '{"Scripted":"scripted"}',
+    "model_registry": '{"Scripted":"scripted","Another":"another"}',
     "model_info_registry": msgspec.json.encode(MODELS).decode(),
 }
 """Features that the service switches on for an account."""
@@ -57,8 +60,9 @@ class Augment:
     def _answer(cls, request: HttpRequest) -> Mapping[str, Any]:
         match request.path:
             case "/get-models":
-                model = {"name": "scripted", "suggested_prefix_char_count": 1, "suggested_suffix_char_count": 1}
-                return {"default_model": "scripted", "models": [model], "languages": [], "feature_flags": cls.flags}
+                limits = {"suggested_prefix_char_count": 1, "suggested_suffix_char_count": 1}
+                models = [{"name": name, **limits} for name in MODELS]
+                return {"default_model": "scripted", "models": models, "languages": [], "feature_flags": cls.flags}
             case "/agents/list-remote-tools":
                 return {"tools": []}
             case "/find-missing":  # what of the code it has not got yet

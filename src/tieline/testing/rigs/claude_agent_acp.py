@@ -12,6 +12,7 @@ from .claude_code import AGENT_ENV, SETTINGS, dialect, in_plan_mode
 class ClaudeAgentAcpRig(AcpRig):
     preset = "claude-agent-acp"
     api = AnthropicVoice
+    another_model = "haiku"
     limits = frozenset({"usage_of_broken_call"})
 
     def dialect(self, step: AnyStep) -> ToolCall:

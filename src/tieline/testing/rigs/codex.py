@@ -17,6 +17,8 @@ from ..tool_calls import progress, question
 MODEL = "gpt-5.5"
 """One that Codex knows: it decides by the model which tools it offers."""
 
+ANOTHER_MODEL = "gpt-6-luna"
+
 CONFIG = """\
 model = "{model}"
 model_provider = "scripted"
@@ -36,6 +38,7 @@ stream_max_retries = 2
 
 
 class CodexRig(ModelRig):
+    another_model = ANOTHER_MODEL
     limits = frozenset({"propose"})  # its plans are shown when they are made; it does not wait for a yes
 
     def __init__(self, model: ScriptedModel, driver: Codex, env: Mapping[str, str]) -> None:

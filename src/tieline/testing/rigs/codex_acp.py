@@ -6,12 +6,13 @@ from typing import Any
 from ...script import AnyStep
 from ..acp_rig import AcpRig, ToolCall
 from ..model_apis.responses import Responses
-from .codex import CONFIG, MODEL, dialect
+from .codex import ANOTHER_MODEL, CONFIG, MODEL, dialect
 
 
 class CodexAcpRig(AcpRig):
     preset = "codex-acp"
     api = Responses
+    another_model = ANOTHER_MODEL
     limits = frozenset({"propose"})  # as with Codex itself
 
     def dialect(self, step: AnyStep) -> ToolCall:

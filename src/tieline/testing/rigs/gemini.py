@@ -16,6 +16,7 @@ class GeminiRig(AcpRig):
     preset = "gemini"
     api = GeminiApi
     model_name = MODEL
+    another_model = "gemini-2.5-pro"
     limits = frozenset(
         {
             "question",  # its question tool is switched off over ACP

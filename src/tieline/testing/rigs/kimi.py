@@ -23,6 +23,12 @@ provider = "scripted"
 model = "scripted"
 max_context_size = 200000
 capabilities = ["image_in", "tool_use"]
+
+[models.another]
+provider = "scripted"
+model = "another"
+max_context_size = 200000
+capabilities = ["image_in", "tool_use"]
 """
 
 

@@ -25,6 +25,8 @@ BORROWED, MODELS = "borrowed", 64
 class LendingRig(ModelRig):
     """A rig of OpenCode whose agent many tests share, each with a model that is asked by no other test."""
 
+    another_model = PATCHING
+    server_tool = "{server}_{tool}"
     driver: Driver
     options: Mapping[str, Any]
 
@@ -43,6 +45,8 @@ class BorrowedRig(ModelRig):
 
     def __init__(self, owner: LendingRig, model: ScriptedModel, name: str) -> None:
         super().__init__(model)
+        self.another_model = owner.another_model
+        self.server_tool = owner.server_tool
         self.limits = owner.limits
         self.driver = owner.driver
         self.options: Mapping[str, Any] = {**owner.options, "model": name}

@@ -16,6 +16,7 @@ class OpencodeAcpRig(AcpRig, LendingRig):
     preset = "opencode-acp"
     api = Chat
     model_name = MODEL
+    another_model = "scripted/another"
     limits = frozenset(
         {
             "question",  # it offers no tool for it over ACP
@@ -31,7 +32,7 @@ class OpencodeAcpRig(AcpRig, LendingRig):
         scripted = {
             "npm": "@ai-sdk/openai-compatible",
             "options": {"baseURL": f"{self.model.url}/v1", "apiKey": "dummy"},
-            "models": dict.fromkeys(("model", *lent_models()), MODEL_FEATURES),
+            "models": dict.fromkeys(("model", "another", *lent_models()), MODEL_FEATURES),
         }
         config = {
             "autoupdate": False,

@@ -21,6 +21,7 @@ MODEL = "scripted/scripted"
 class PiRig(ModelRig):
     """`async with PiRig(home, program, node)`: `node` is the directory that has the Node.js to run it."""
 
+    another_model = "scripted/another"
     limits = frozenset(
         {
             "question",  # it has no tool for it
@@ -51,7 +52,7 @@ class PiRig(ModelRig):
             "baseUrl": f"{self.model.url}/v1",
             "api": "openai-completions",
             "apiKey": "dummy",
-            "models": [model],
+            "models": [model, {**model, "id": "another"}],
         }
         folder = self._home / ".pi/agent"
         folder.mkdir(parents=True, exist_ok=True)

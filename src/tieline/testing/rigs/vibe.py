@@ -25,6 +25,12 @@ name = "scripted"
 provider = "scripted"
 alias = "scripted"
 supports_images = true
+
+[[models]]
+name = "another"
+provider = "scripted"
+alias = "another"
+supports_images = true
 """
 
 
