@@ -143,7 +143,7 @@ const request = async () => ({ data: [], response: { status: 200, headers: new H
 const tui = { showToast: async () => {} }
 const hooks = await plugin.Tieline({ client: { session, tui, _client: { request } }, directory: "/p" })
 await hooks.event({ event: { type: "session.created", properties: { info } } })
-setInterval(() => {}, 1000)
+process.stdin.on("end", () => process.exit()).resume()
 """
 
 
@@ -171,7 +171,8 @@ async def test_the_plugin_reports_its_session_and_hands_a_message_over_also_afte
     node = shutil.which("node")
     assert node is not None, "the tests need Node.js"
     command = (node, "--input-type=module", "-e", AT_A_HUB, "--", str(plugin))
-    process = await asyncio.create_subprocess_exec(*command, env={}, stdout=asyncio.subprocess.PIPE)
+    pipe = asyncio.subprocess.PIPE  # its input ends with the tests
+    process = await asyncio.create_subprocess_exec(*command, env={}, stdin=pipe, stdout=pipe)
     assert process.stdout is not None
     try:
         for text in ("the first", "the second"):

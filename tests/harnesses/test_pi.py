@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import shutil
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,12 @@ from tieline import paths
 from tieline.harnesses import installer
 from tieline.harnesses.base import InstallOptions
 from tieline.harnesses.pi import PiIntegration
-from tieline.testing.wait_for import eventually
+from tieline.testing.wait_for import at_work_in, eventually
 
 HARNESS = PiIntegration()
 EXTENSION = ".pi/agent/extensions/tieline.js"
 BOUND = 60.0
+ROOT = Path(__file__).parents[2]
 
 
 def options(home: Path, **more: Any) -> InstallOptions:
@@ -106,7 +109,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   if (is_idle != null) idle = is_idle
   if (event) fire(event, more)
   if (!tool) continue
-  while (!tools.has(tool)) await new Promise((resolve) => setTimeout(resolve, 20))
+  while (!tools.has(tool) && !process.stdin.readableEnded) await new Promise((resolve) => setTimeout(resolve, 20))
   try {
     say({ result: (await tools.get(tool).execute("1", args)).content[0].text })
   } catch (error) {
@@ -238,3 +241,31 @@ async def test_only_a_terminal_joins_and_without_a_hub_a_tool_says_so(tmp_path: 
         async with mesh_hub(tmp_path) as hub:
             await member(hub, "idle")
             assert "result" in await host.call("list_agents")
+
+
+TEST_RUN = """
+import asyncio, sys
+from pathlib import Path
+from tests.harnesses.test_pi import Host, options
+
+async def wait_for_a_tool() -> None:
+    async with Host(options(Path.cwd())) as host:
+        host.say(tool="of_nobody")
+        print("started", flush=True)
+        await host.hears()
+
+asyncio.run(wait_for_a_tool())
+"""
+
+
+@pytest.mark.slow
+async def test_what_stands_for_pi_ends_with_the_tests(tmp_path: Path) -> None:
+    """Also if they are killed while it waits for a tool."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipe = asyncio.subprocess.PIPE
+    run = await asyncio.create_subprocess_exec(sys.executable, "-c", TEST_RUN, cwd=tmp_path, env=env, stdout=pipe)
+    assert run.stdout is not None and await run.stdout.readline() == b"started\n"
+    await eventually(lambda: len(at_work_in(tmp_path)) == 2, "it was not started")
+    run.kill()
+    await run.wait()
+    await eventually(lambda: not at_work_in(tmp_path), "it is left")
