@@ -19,6 +19,7 @@ from msgspec import Struct
 from tests.mesh.mcp_clients import OWNER, MeshHub, mesh_hub, refusal
 from tests.mesh.standin_terminals import Request, Start, Terminal, terminal
 
+from tieline.hub.security.access_rules import TERMINAL_ONLY
 from tieline.protocol.mesh import HOOK_TOOL, MemberView, SentMessage
 from tieline.testing.wait_for import eventually
 
@@ -283,6 +284,22 @@ async def is_unharmed(mesh: MeshHub, victim: Victim, home: Terminal) -> None:
     if victim.token:
         (proved,) = await home.send([victim.own("heartbeat", token=victim.token)])
         assert not body_of(proved)["result"].get("isError"), proved
+
+
+async def test_what_a_members_command_has_detached_gets_no_lasting_power(mesh: MeshHub) -> None:
+    async with terminal(mesh.serving.socket) as home:
+        await victim_of(mesh, "header", home)
+        wanted: list[Request] = [
+            (method, path.format(session="x", schedule="x", rule="x"), {"Content-Type": "application/json"}, {})
+            for method, path in sorted(TERMINAL_ONLY)
+        ]
+        refusals: dict[Start, str] = {
+            "child": "from an agent in a terminal",
+            "detached": "cannot tell whether a person asks",
+        }
+        for start, why in refusals.items():
+            for request, answer in zip(wanted, await home.send(wanted, start), strict=True):
+                assert " 403 " in answer.partition("\r\n")[0] and why in answer, (start, request)
 
 
 async def test_a_bridge_that_is_given_anothers_session_in_its_environment_is_refused(mesh: MeshHub) -> None:

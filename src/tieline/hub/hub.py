@@ -191,10 +191,12 @@ class Hub:
         mesh = self.mesh
         return mesh is not None and any(mesh.directory.runs_in(process_key(each)) for each in peer.lineage)
 
-    def reads_terminals(self) -> bool:
-        """Whether an agent in a terminal of this machine is read along."""
+    def has_agents_in_terminals(self) -> bool:
+        """Whether in a terminal of this machine there is an agent that is read along, or a member of the mesh."""
         here = (record for record in self.state.sessions.values() if record.node == self.dispatcher.local)
-        return any(record.kind == "attached" and record.status != "closed" for record in here)
+        if any(record.kind == "attached" and record.status != "closed" for record in here):
+            return True
+        return self.mesh is not None and self.mesh.directory.any_runs()
 
     def guess(self, context: RequestContext) -> None:
         """Counts an attempt to use a secret. The route gives back the successful ones."""

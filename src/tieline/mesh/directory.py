@@ -152,6 +152,10 @@ class Directory:
         """Whether this process, by its `process_key`, is the harness of a member whose session is not over."""
         return any(not self._members[id].ended for id in self._by_process.get(process, ())) if process else False
 
+    def any_runs(self) -> bool:
+        """Whether the harness of any member of this machine runs."""
+        return any(running_process(process) and self.runs_in(process) for process in self._by_process)
+
     def view(self, member: Member) -> MemberView:
         seen = self._seen_at(member)
         return MemberView(

@@ -106,7 +106,8 @@ def _identify_peer(context: RequestContext, peer: LocalPeer, hub: "Hub") -> Devi
                 "this comes from an agent in a terminal, and only a person may do it",
                 hint="Do it in a shell of your own, on the page or on your phone.",
             )
-        if not peer.terminal and access_rules.terminal_only(context.method, context.path) and hub.reads_terminals():
+        lasting = access_rules.terminal_only(context.method, context.path)
+        if lasting and not peer.terminal and hub.has_agents_in_terminals():
             raise RequestRefused(
                 "Forbidden",
                 "an agent runs in a terminal of this machine, and the hub cannot tell whether a person asks for this",
