@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Generator
+from multiprocessing import get_context
 
 import pytest
 from mcp.client.client import Client
@@ -18,15 +19,21 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def cli(tmp_path_factory: pytest.TempPathFactory) -> Generator[CliProcess, None, None]:
     cli = CliProcess(tmp_path_factory.mktemp("members"))
+    with HubProcess(cli):
+        harness = get_context("spawn").Process(target=be_ada, args=(dict(cli.env),))  # not the person's process
+        harness.start()
+        harness.join(60)
+        assert harness.exitcode == 0
+        yield cli
 
+
+def be_ada(env: dict[str, str]) -> None:
     async def register() -> None:
-        async with Client(stdio_client(bridge(cli.env, "session-1"))) as ada:
+        async with Client(stdio_client(bridge(env, "session-1"))) as ada:
             await call(ada, "register_agent", name="ada", description="database migrations", project="shop")
             await call(ada, "heartbeat", activity="idle")
 
-    with HubProcess(cli):
-        asyncio.run(register())
-        yield cli
+    asyncio.run(register())
 
 
 def run(cli: CliProcess, *arguments: str, status: int = 0) -> str:

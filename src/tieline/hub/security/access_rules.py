@@ -136,16 +136,14 @@ discard a session's work, or put its own work into a commit or out into the worl
 TERMINAL_ONLY: frozenset[tuple[str, str]] = frozenset(
     {
         ("POST", f"{API}/pairings"),
-        ("PATCH", f"{API}/sessions/{{session}}"),
         ("POST", f"{API}/phone"),
-        ("POST", f"{API}/schedules"),
-        ("PATCH", f"{API}/schedules/{{schedule}}"),
         ("POST", f"{API}/rules"),
         ("DELETE", f"{API}/rules/{{rule}}"),
     }
 )
-"""Of these, what gives power that lasts. What the agent in a person's terminal has detached from itself may not do it
-either. Such a process has no terminal: while there is such an agent, a caller without one is not taken for a person."""
+"""Of these, what gives power over every session from then on. What the agent in a person's terminal has detached from
+itself may not do it either. Such a process has no terminal: while there is such an agent, a caller without one is not
+taken for a person."""
 
 RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Routes that take single-use secrets: rate-limited."""
