@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -28,6 +30,7 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubPro
     hub = HubProcess(tmp_path_factory.mktemp("hub"))
     hub.listing_agent("peer")
     hub.agent("asker", [Run("touch one")], [Say("Done.")])
+    hub.agent("talker", *[[Say("I have worked.")]] * 2)
     hub.agent("staller", [Say("I begin."), Stall()], *[[Stall()]] * 3)
     async with hub:
         yield hub
@@ -92,3 +95,34 @@ async def test_a_prompt_that_is_edited_while_the_agent_takes_it_is_not_lost(
     await hub.request("POST", f"sessions/{session}/abort", {})
     await expect(page.get_by_text("left the queue before it was saved")).to_be_visible()
     await expect(page.get_by_label("Message", exact=True)).to_have_value("and then something better")
+
+
+@pytest.mark.parametrize("size", ["iphone", "wide"])
+async def test_a_tap_lands_on_the_row_that_the_person_aimed_at(hub: HubProcess, open_page: OpenPage, size: str) -> None:
+    quiet, aimed = [await hub.session("talker", title=f"{title} {size}") for title in ("quiet", "aimed")]
+    page = await open_page(hub, size)
+    rows = page.locator(".session").filter(has_text=re.compile(rf"(quiet|aimed) {size}"))
+    await expect(rows).to_contain_text(["aimed", "quiet"])
+    await rows.first.evaluate("row => row.scrollIntoView({block: 'center'})")
+    box = await rows.first.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    devtools: Any = await page.context.new_cdp_session(page)
+    if size == "wide":
+        await page.mouse.move(x, y)
+    else:
+        point = {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]}
+        await devtools.send("Input.dispatchTouchEvent", point)
+    await hub.request("POST", f"sessions/{quiet}/prompts", {"text": "work"})
+    await expect(rows.filter(has_text="quiet")).to_contain_text("I have worked.")
+    await expect(rows).to_contain_text(["aimed", "quiet"])
+    if size == "wide":
+        await page.mouse.down()
+        await page.mouse.up()
+    else:
+        await devtools.send("Input.dispatchTouchEvent", {"type": "touchCancel", "touchPoints": []})  # not a tap itself
+        await page.touchscreen.tap(x, y)
+    await expect(page).to_have_url(f"{hub.url}/s/{aimed}")
+    await page.go_back()
+    await page.mouse.move(x, 0)
+    await expect(rows).to_contain_text(["quiet", "aimed"])

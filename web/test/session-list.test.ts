@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 /** The list of sessions: what a row says, what is pinned and how the others are grouped. */
 import { h, render } from 'preact'
-import { beforeEach, expect, it, vi } from 'vitest'
+import { beforeEach, describe, expect, it, vi } from 'vitest'
 import type * as P from '../src/generated/protocol'
 import { plainLine } from '../src/shared/format'
 import { initials } from '../src/ui/agent-mark'
@@ -105,4 +105,91 @@ it('looks at one session when one of 10,000 has changed', async () => {
   expect(box.querySelector('.session strong')!.textContent).toBe('s42')
   expect([...box.querySelectorAll('button')].some((one) => one.textContent === '9900 more')).toBe(true)
   expect(looked).toBeLessThan(200) // the rows on the screen, and the one that has changed
+})
+
+describe('the order', () => {
+  const ALL = [session('a', { created_at: 3 }), session('b', { created_at: 2 }), session('c', { created_at: 1 })]
+  const names = (groups: () => (string | null | (string | null)[])[][]) => groups()[0]![1]
+  const pointer = (box: Element, type: string, pointerType = 'mouse') => box.querySelector('.session-list')!.dispatchEvent(Object.assign(new MouseEvent(type, { bubbles: type !== 'pointerleave' }), { pointerType }))
+
+  async function opened() {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+    const page = await list(ALL)
+    const drawn = () => vi.advanceTimersByTimeAsync(50)
+    const worked = async (id: string, at: number) => {
+      page.store.sessions.upsert(session(id, { active_at: at, last_line: `worked at ${at}` }))
+      await drawn()
+    }
+    const tap = (id: string, detail = 1) => {
+      let taken = false
+      page.box.addEventListener('click', (event) => { taken = true; event.preventDefault() }, { once: true })
+      page.box.querySelector(`a[href="/s/${id}"]`)!.dispatchEvent(new MouseEvent('click', { bubbles: true, cancelable: true, detail }))
+      return taken
+    }
+    return { ...page, worked, drawn, tap }
+  }
+
+  it('stays while a pointer is on the list, and settles when it leaves', async () => {
+    const { box, groups, worked, drawn } = await opened()
+    pointer(box, 'pointermove')
+    await worked('c', 9)
+    expect(names(groups)).toEqual(['a', 'b', 'c'])
+    expect(box.textContent).toContain('worked at 9')
+    await worked('new', 10)
+    expect(names(groups)).toEqual(['a', 'b', 'c'])
+    pointer(box, 'pointerleave')
+    await drawn()
+    expect(names(groups)).toEqual(['new', 'c', 'a', 'b'])
+  })
+
+  it('stays for a moment after a finger has left, and while the list goes on scrolling', async () => {
+    const { box, groups, worked, drawn } = await opened()
+    pointer(box, 'pointerdown', 'touch')
+    pointer(box, 'pointerleave', 'touch')
+    await worked('c', 9)
+    await vi.advanceTimersByTimeAsync(1500)
+    document.dispatchEvent(new Event('scroll'))
+    await vi.advanceTimersByTimeAsync(1500)
+    expect(names(groups)).toEqual(['a', 'b', 'c'])
+    await vi.advanceTimersByTimeAsync(600)
+    await drawn()
+    expect(names(groups)).toEqual(['c', 'a', 'b'])
+  })
+
+  it('stays while a row has the focus, but not for a pointer or a focus that only rests there', async () => {
+    const { box, groups, worked, drawn } = await opened()
+    const row = box.querySelector<HTMLElement>('a[href="/s/b"]')!
+    row.dispatchEvent(new FocusEvent('focusin', { bubbles: true }))
+    await worked('c', 9)
+    expect(names(groups)).toEqual(['a', 'b', 'c'])
+    row.dispatchEvent(new FocusEvent('focusout', { bubbles: true, relatedTarget: document.body }))
+    await drawn()
+    expect(names(groups)).toEqual(['c', 'a', 'b'])
+    pointer(box, 'pointermove')
+    await worked('b', 10)
+    expect(names(groups)).toEqual(['c', 'a', 'b'])
+    await vi.advanceTimersByTimeAsync(10_000)
+    await drawn()
+    expect(names(groups)).toEqual(['b', 'c', 'a'])
+  })
+
+  it('follows what the person does at once', async () => {
+    const { box, groups, worked, drawn } = await opened()
+    pointer(box, 'pointermove')
+    await worked('c', 9)
+    box.querySelector<HTMLButtonElement>('[aria-label="Pin: b"]')!.click()
+    await drawn()
+    expect(groups()).toEqual([['Pinned', ['b']], ['Others', ['c', 'a']]])
+  })
+
+  it('takes no tap on rows that have just moved, except by a key', async () => {
+    const { worked, tap } = await opened()
+    await vi.advanceTimersByTimeAsync(1000)
+    expect(tap('a')).toBe(true)
+    await worked('c', 9)
+    expect(tap('a')).toBe(false)
+    expect(tap('a', 0)).toBe(true)
+    await vi.advanceTimersByTimeAsync(400)
+    expect(tap('a')).toBe(true)
+  })
 })

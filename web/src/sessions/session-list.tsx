@@ -1,5 +1,5 @@
 /** The asks that need a decision, and the list of all sessions with search and filters. */
-import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { goToAsk } from '../app/actions'
 import { isDesktop } from '../app/columns'
 import { route, sessionUrl } from '../app/router'
@@ -14,16 +14,17 @@ import { AgentMark } from '../ui/agent-mark'
 import { Empty } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { grouping, groupSessions, isClosed, setGrouping, toggleGroup, type Group, type Grouping } from './grouping'
-import { isPinned, sessionsOnTop, togglePin, unread, unreadSessions } from './marks'
+import { holdsOrder, ignoreLateTaps, inShownOrder, orderHeld, rowsCame, rowsMoved } from './held-order'
+import { isPinned, pinnedSessions, sessionsOnTop, togglePin, unread, unreadSessions } from './marks'
 
 export function NeedsYou() {
   const all = visibleAsks.value
   const open = all.filter((one) => one.status === 'pending').length
   const teams = waitingTeams.value
-  const cards = useWhatMovesCards()
+  const cards = useWhatMoves()
   if (!(isDesktop.value ? open : all.length) && !teams.length) return null
   return (
-    <section class="needs" aria-label="Needs you" ref={isDesktop.value ? undefined : cards}>
+    <section class="needs" aria-label="Needs you" ref={cards}>
       <h2>Needs you {open + teams.length > 0 && <span class="badge" aria-label={`${open + teams.length} waiting`}>{open + teams.length}</span>}</h2>
       <p class="sr" role="status" aria-live="assertive">{open ? `${open} ${open === 1 ? 'decision waits' : 'decisions wait'} for you` : ''}</p>
       {/* On a desktop the conversation is beside the list: an ask is decided there, and shown once. */}
@@ -33,13 +34,19 @@ export function NeedsYou() {
   )
 }
 
-/** A card that becomes shorter or longer moves those below it, a line that appears above the list moves all of them. */
-function useWhatMovesCards() {
+/** A card that becomes shorter or longer moves those below it, and the rows; a line that appears above the list moves all. */
+function useWhatMoves() {
   const observer = useRef<ResizeObserver | undefined>(undefined)
   return useCallback((section: HTMLElement | null) => {
     observer.current?.disconnect()
+    rowsMoved() // the section appears, or leaves
     if (!section) return
-    observer.current = new ResizeObserver(pauseCardButtons)
+    let began = false // it reports once what it begins with
+    observer.current = new ResizeObserver(() => {
+      if (began) rowsMoved()
+      began = true
+      if (!isDesktop.peek()) pauseCardButtons()
+    })
     for (const element of [section, section.parentElement!]) observer.current.observe(element)
   }, [])
 }
@@ -107,7 +114,8 @@ export function SessionList() {
   const unfiltered = filter === 'all' && !query.trim() // how many there are is known without looking at each
   const matches = filterSessions(all, sessionsOnTop.value, sessionFilter(filter, query, nodes.value), unfiltered ? limit : Infinity)
   const more = (unfiltered ? all.length - archivedSessions.value : matches.length) - limit
-  const shown = groupSessions(matches.slice(0, limit), grouping.value, isPinned, nodes.value)
+  const rows = useHeldOrder(matches.slice(0, limit), [filter, query, grouping.value, ...pinnedSessions.value].join('\n'), limit)
+  const shown = groupSessions(rows, grouping.value, isPinned, nodes.value)
   if (!all.length && allSessionsLoaded.value) {
     return (
       <Empty icon="sessions" title="No sessions yet">
@@ -131,7 +139,7 @@ export function SessionList() {
           {FILTERS.map(([name, label]) => <button key={name} type="button" class={filter === name ? 'on' : ''} aria-pressed={filter === name} onClick={() => setFilter(name)}>{label}{name === 'unread' && unreadSessions.value > 0 && <span class="badge">{unreadSessions.value}</span>}</button>)}
         </div>
       </div>
-      <div class="session-list">
+      <div class="session-list" {...holdsOrder} onClickCapture={ignoreLateTaps}>
         {shown.map((group) => <SessionGroup key={group.key} group={group} />)}
         {more > 0 && <MoreRows left={more} onMore={() => setLimit(limit + PAGE)} />}
       </div>
@@ -139,6 +147,21 @@ export function SessionList() {
       {!matches.length && allSessionsLoaded.value && <p class="faint center">No matching sessions.</p>}
     </section>
   )
+}
+
+/** The rows as they are shown: in their own order, or in the order of before as long as that is held. What the person does
+ * (`chosen`) is shown at once. */
+function useHeldOrder(next: readonly P.SessionRecord[], chosen: string, limit: number): readonly P.SessionRecord[] {
+  const shown = useRef({ rows: next, chosen, limit })
+  const before = shown.current
+  const held = orderHeld.value && before.chosen === chosen && before.rows.length > 0
+  const rows = held ? inShownOrder(before.rows, sessions.value, next, limit - before.limit) : next
+  useLayoutEffect(() => {
+    if (!before.rows.length) rowsCame()
+    else if (before.rows.some((one, place) => rows[place]?.id !== one.id)) rowsMoved()
+    shown.current = { rows, chosen, limit }
+  })
+  return rows
 }
 
 /** The end of the shown rows: the next ones come as soon as it is near. */
