@@ -113,6 +113,7 @@ def known_to_qwen() -> set[str]:
     return found
 
 
+@pytest.mark.real
 def test_every_kind_of_line_that_qwen_has_is_in_the_table() -> None:
     known = known_to_qwen()
     assert "file_history_snapshot" in known and "user_text_elements" in known, "its program is not read as it is"
