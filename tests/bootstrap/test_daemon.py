@@ -1,5 +1,6 @@
 """Up, status, down: real processes, in an environment from scratch."""
 
+import asyncio
 import json
 import os
 import re
@@ -9,10 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import stdio_client
+from tests.mesh.mcp_clients import bridge, call
 
 from tieline import paths
 from tieline.bootstrap.process_lock import running_pid
@@ -371,6 +376,36 @@ async def test_a_nats_server_of_its_own_is_kept_and_ends_with_it(machine: Machin
     assert len(json.loads(machine.tieline("sessions", "--json").stdout)) == 2, "what was stored is there again"
     machine.kill()
     await eventually(lambda: server() == 0, "it outlived a killed hub", timeout=WAIT_S)
+
+
+async def test_members_exchange_messages_over_a_nats_server_of_its_own(machine: Machine) -> None:
+    machine.up("--nats")
+    server = str(paths.state(machine.env) / "nats" / "server.conf")
+    async with AsyncExitStack() as stack:
+        ada, bob = [await stack.enter_async_context(Client(stdio_client(bridge(machine.env, each)))) for each in "ab"]
+        for name, client in (("ada", ada), ("bob", bob)):
+            await call(client, "register_agent", name=name)
+        waiting = asyncio.create_task(call(bob, "wait_for_messages", timeout_s=60))
+        sent = await call(ada, "send_message", to="bob", text="the first")
+        (message,) = (await waiting)["messages"]
+        assert "the first" in message["text"]
+        await call(bob, "reply", message_id=sent["id"], text="the answer")
+        (answer,) = (await call(ada, "wait_for_messages", timeout_s=60))["messages"]
+        assert answer["in_reply_to"] == sent["id"]
+        (first,) = processes_of(server)
+        os.kill(first, signal.SIGKILL)
+        long = await call(ada, "send_message", to="bob", text="x" * 400_000)
+        (message,) = (await call(bob, "wait_for_messages", timeout_s=60))["messages"]
+        assert message["id"] == long["id"]
+        left = await call(ada, "send_message", to="bob", text="for later")
+    assert machine.tieline("down").returncode == 0
+    machine.up("--nats")
+    async with Client(stdio_client(bridge(machine.env, "b"))) as bob:
+        (message,) = (await call(bob, "fetch_messages"))["messages"]
+        assert message["id"] == left["id"] and message["sender"] == "ada"
+        await call(bob, "heartbeat")
+    async with Client(stdio_client(bridge(machine.env, "a"))) as ada:
+        assert (await call(ada, "message_status", message_id=left["id"]))["state"] == "seen"
 
 
 def processes_of(word: str) -> list[int]:

@@ -108,21 +108,37 @@ async def test_what_members_of_a_project_share(mesh: MeshHub) -> None:
         assert (await call(bob, "update_agent_profile", role="tests"))["role"] == "tests"
 
 
-@pytest.mark.parametrize("mode", REVISIONS)
-async def test_a_call_that_waits_says_so(mesh: MeshHub, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("tool", "arguments", "answer"),
+    [
+        ("wait_for_messages", {}, "No message within 1 s."),
+        ("ask_agent", {"to": "owner", "text": "is it done?"}, "No answer yet."),
+    ],
+)
+@pytest.mark.parametrize(("transport", "mode"), WAYS)
+async def test_a_call_that_waits_says_so(
+    mesh: MeshHub,
+    transport: Transport,
+    mode: str,
+    tool: str,
+    arguments: dict[str, Any],
+    answer: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from tieline.mesh import mcp_server
 
     monkeypatch.setattr(mcp_server, "PROGRESS_S", 0.1)
-    heard: list[float] = []
+    heard: list[tuple[float, float | None, str | None]] = []
 
     async def progress(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(progress)
+        heard.append((progress, total, message))
 
-    async with mesh.client(f"progress-{mode}", mode=mode) as client:
+    async with mesh.client(f"progress-{transport}-{mode}-{tool}", transport=transport, mode=mode) as client:
         await call(client, "register_agent")
-        result = await client.call_tool("wait_for_messages", {"timeout_s": 1}, progress_callback=progress)
-        assert text_of(result) == "No message within 1 s."
-    assert len(heard) >= 2 and heard == sorted(heard)
+        result = await client.call_tool(tool, {**arguments, "timeout_s": 1}, progress_callback=progress)
+        assert answer in text_of(result)
+    assert len(heard) >= 2 and heard == sorted(heard, key=lambda each: each[0])
+    assert {(total, message) for _, total, message in heard} == {(1.0, f"{tool}: waiting")}
 
 
 # --- told without being asked --------------------------------------------------------------------------------
