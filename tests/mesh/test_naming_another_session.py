@@ -337,6 +337,17 @@ async def test_a_session_that_is_resumed_in_another_terminal_is_the_same_member(
             assert "in another terminal" in refused, "now it is that terminal's"
 
 
+async def test_a_session_that_its_harness_has_left_is_resumed_in_another_terminal(mesh: MeshHub) -> None:
+    async with terminal(mesh.serving.socket) as home, terminal(mesh.serving.socket) as elsewhere:
+        victim = await victim_of(mesh, "header", home)
+        await home.send([hook(victim.member.harness, "SessionEnd", victim.member.session)])
+        (welcome,) = await elsewhere.send([hook(victim.member.harness, "SessionStart", victim.member.session)])
+        assert victim.member.name in welcome
+        await is_unharmed(mesh, Victim(victim.member, "", victim.unread, victim.own), elsewhere)
+        (refused,) = await home.send([victim.own("fetch_messages")])
+        assert "in another terminal" in refused, "its former harness still runs, with another session"
+
+
 async def test_the_session_that_a_member_had_before_does_not_lead_to_it(mesh: MeshHub) -> None:
     async with terminal(mesh.serving.socket) as home, terminal(mesh.serving.socket) as elsewhere:
         victim = await victim_of(mesh, "bridge", home)

@@ -345,8 +345,9 @@ class Directory:
         return await self.update(id, lambda known: replace(known, activity=activity, ended=False, seen_at=now))
 
     async def end(self, id: str) -> Member:
-        """Its session is over. Its mail stays; the same session that comes back is the same member."""
-        return await self.update(id, lambda known: replace(known, ended=True, activity="unknown"))
+        """Its session is over. Its mail stays; the same session that comes back is the same member, in any process: the
+        harness may run on with another session."""
+        return await self.update(id, lambda known: replace(known, ended=True, activity="unknown", process=""))
 
     async def remove(self, id: str) -> None:
         if member := self._members.get(id):
