@@ -9,19 +9,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec import Struct
 from playwright.async_api import Locator, Page, expect
 from tests.asks.surfaces import CHANNELS
 from tests.browser.conftest import OpenPage
 from tests.browser.hub import HubProcess
+from tests.harnesses.at_the_terminal import QUESTIONS, YES, asking, asks_for_commands
 from tests.hub.test_hooks import toml
 
 from tieline.harnesses import registry
 from tieline.harnesses.gemini_terminal import GeminiTerminal
 from tieline.harnesses.qwen_terminal import QwenTerminal
-from tieline.script import Call, Run, Say
+from tieline.script import Say
 from tieline.testing.cli_process import Terminal
 from tieline.testing.harness_terminals import HOMES, HarnessHome
 from tieline.testing.telegram_server import TOKEN, BotApi, BotCall
@@ -45,13 +45,6 @@ ADA = 4711
 """Her chat with the bot."""
 Shot = Callable[[Page, str], Awaitable[None]]
 
-QUESTIONS = {"claude-code": "Do you want to proceed?", "codex": "May I?", "opencode": "Permission required"}
-"""What each harness shows when it asks for a permission, and the rows of the matrix."""
-YES = {"claude-code": "Enter", "codex": "y", "opencode": "Enter"}
-"""The key that allows it there."""
-ASKS = {"opencode": ("opencode.json", {"permission": {"bash": "ask"}})}
-"""What makes a harness ask before it runs a command, where it does not do so by itself."""
-
 
 class Scene(Struct):
     """A person's terminal, and everything else that shows what it asks."""
@@ -66,13 +59,6 @@ class Scene(Struct):
     @property
     def thread(self) -> Locator:
         return self.page.get_by_role("log", name="Conversation")
-
-    def asking(self, command: str) -> Run | Call:
-        """How its model asks: Codex asks nobody for what stays in its sandbox."""
-        if self.harness != "codex":
-            return Run(command)
-        more = {"sandbox_permissions": "require_escalated", "justification": QUESTIONS["codex"]}
-        return Call("exec_command", {"cmd": command, **more})
 
     async def card(self, command: str) -> BotCall:
         """The bot's message with the ask."""
@@ -136,10 +122,14 @@ TERMINAL_ONLY = {"gemini": GeminiTerminal, "qwen": QwenTerminal}
 """Harnesses that take an answer at the terminal alone: the tests of each in its terminal have what is shown of them."""
 
 
+HARNESSES = tuple(name for name in QUESTIONS if name not in TERMINAL_ONLY)
+"""The rows of the matrix."""
+
+
 def test_every_harness_is_answered_in_every_way() -> None:
     """Each row goes through all columns."""
     attached = {name for name in registry.names() if registry.create(name).attach_terms is not None}
-    assert QUESTIONS.keys() == YES.keys() == attached - TERMINAL_ONLY.keys()
+    assert set(HARNESSES) == attached - TERMINAL_ONLY.keys()
     assert not any("answer" in terminal.remote for terminal in TERMINAL_ONLY.values())
     deciding = {column for column in CHANNELS.values() if column}
     assert WAYS.keys() == {"page", "tieline approve", "terminal"} | deciding
@@ -149,9 +139,7 @@ def test_every_harness_is_answered_in_every_way() -> None:
 async def scene(harness: str, root: Path, bot: BotApi) -> AsyncGenerator[tuple[HarnessHome, HubProcess], None]:
     """A hub with a bot beside a harness that its person installed with `--attach`."""
     async with HOMES[harness](root, BINARIES) as home:
-        if harness in ASKS:
-            name, settings = ASKS[harness]
-            (home.project / name).write_bytes(msgspec.json.encode(settings))
+        asks_for_commands(harness, home)
         env = {**home.env, "PATH": f"{BINARIES}:{Path(TIELINE).parent}:/usr/bin:/bin"}
         phone = {"token": TOKEN, "api": bot.url, "chats": [ADA], "asks": True}
         async with HubProcess(root / "hub", env=env, more=toml(("phone", "type telegram", phone))) as hub:
@@ -166,7 +154,7 @@ async def ask_and_answer(scene: Scene, way: str, number: int) -> None:
     """What the terminal asks is shown everywhere, answered in one place, and every other place is told."""
     command, over = f"touch file-{number}", f"Number {number} is over."
     question = QUESTIONS[scene.harness]
-    scene.home.rig.play([scene.asking(command)], [Say(over)])
+    scene.home.rig.play([asking(scene.harness, command)], [Say(over)])
     await scene.terminal.submit(f"please touch number {number}")
     ask = await pending(scene.hub)
     await expect(scene.thread.get_by_role("article").filter(has_text=command)).to_be_visible(timeout=SLOW_MS)
@@ -212,7 +200,7 @@ async def until_answered(hub: HubProcess, session: str, count: int) -> list[Any]
 class TestTerminals:
     pytestmark = real
 
-    @pytest.mark.parametrize("harness", QUESTIONS)
+    @pytest.mark.parametrize("harness", HARNESSES)
     async def test_a_terminal_on_the_phone(self, tmp_path: Path, open_page: OpenPage, shot: Shot, harness: str) -> None:
         async with BotApi() as bot, scene(harness, tmp_path, bot) as (home, hub):
             page = await open_page(hub)

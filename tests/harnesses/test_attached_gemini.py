@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from tests.harnesses.at_the_terminal import asks_for_commands
 from tests.harnesses.desk import BOUND
 from tests.harnesses.person import Person, person
 
@@ -24,7 +25,7 @@ ASKED = "Allow once"
 async def gemini(stack: AsyncExitStack, root: Path) -> Person:
     """Who is asked before a tool is used."""
     at = await person(stack, "gemini", root)
-    at.home.argv = at.home.argv[: at.home.argv.index("--approval-mode")]
+    asks_for_commands("gemini", at.home)
     return at
 
 

@@ -88,6 +88,33 @@ class InstallOptions(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.project)
 
 
+class TerminalEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """By what a harness tells of a session in its terminal, in words for the table of the documentation. An empty text:
+    it does not tell that. Every harness says all of it."""
+
+    session_start: str
+    session_end: str
+    prompt: str
+    words_in_a_turn: str
+    """What its person says in the middle of a turn."""
+    text: str
+    text_deltas: str
+    tool_start: str
+    """With its whole action, while it runs."""
+    tool_end: str
+    permission_ask: str
+    """With its whole action."""
+    answer_at_the_terminal: str
+    question: str
+    turn_end: str
+    compaction: str
+    idle_or_busy: str
+    model_change: str
+    """One that its person makes at the terminal."""
+    mode_change: str
+    usage: str
+
+
 class AttachTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What a person agrees to with `--attach`, in words for people."""
 
@@ -96,6 +123,7 @@ class AttachTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What can be done from elsewhere."""
     cannot: str = ""
     """What stays the terminal's."""
+    tells: TerminalEvents
 
 
 @dataclass(frozen=True, slots=True)

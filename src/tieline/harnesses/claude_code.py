@@ -11,6 +11,7 @@ from .base import (
     Harness,
     InstallOptions,
     ManagedFile,
+    TerminalEvents,
     command_hooks,
     hook_command,
     http_headers,
@@ -37,6 +38,25 @@ class ClaudeCode(Harness):
         reads="the transcripts of its sessions (~/.claude/projects), as they grow",
         can="prompt and steer a session, answer its permission prompts and questions",
         cannot="interrupt a turn",
+        tells=TerminalEvents(
+            session_start="its session file",
+            session_end="its session file goes, or its process",
+            prompt="transcript",
+            words_in_a_turn="transcript",
+            text="transcript, a whole text at a time",
+            text_deltas="",
+            tool_start="transcript",
+            tool_end="transcript",
+            permission_ask="`PermissionRequest` hook",
+            answer_at_the_terminal="the call's result, or that the prompt is gone",
+            question="`PermissionRequest` hook",
+            turn_end="transcript",
+            compaction="transcript",
+            idle_or_busy="its session file",
+            model_change="transcript, with the next answer",
+            mode_change="transcript, with the next prompt",
+            usage="transcript",
+        ),
     )
     resume_command = ("claude", "--resume")
     programs = ("claude",)

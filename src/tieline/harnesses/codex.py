@@ -10,6 +10,7 @@ from .base import (
     Harness,
     InstallOptions,
     ManagedFile,
+    TerminalEvents,
     command_hooks,
     is_our_server,
     is_ours,
@@ -32,6 +33,25 @@ class Codex(Harness):
     attach_terms = AttachTerms(
         reads="its threads, from the daemon that its terminals share",
         can="prompt, steer and interrupt a session, choose its model, answer its approvals and questions",
+        tells=TerminalEvents(
+            session_start="its daemon",
+            session_end="its daemon, and the terminal's own server",
+            prompt="its daemon",
+            words_in_a_turn="its daemon",
+            text="its daemon",
+            text_deltas="its daemon",
+            tool_start="its daemon",
+            tool_end="its daemon, and the rollout file",
+            permission_ask="its daemon asks us as well",
+            answer_at_the_terminal="its daemon",
+            question="its daemon asks us as well",
+            turn_end="its daemon",
+            compaction="its daemon",
+            idle_or_busy="its daemon",
+            model_change="its daemon, at once",
+            mode_change="its daemon, at once",
+            usage="its daemon",
+        ),
     )
     resume_command = ("codex", "resume")
     programs = ("codex",)

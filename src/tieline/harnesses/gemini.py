@@ -13,6 +13,7 @@ from .base import (
     Harness,
     InstallOptions,
     ManagedFile,
+    TerminalEvents,
     command_hooks,
     http_headers,
     is_ours,
@@ -38,6 +39,25 @@ class Gemini(Harness):
         reads="the records of its sessions (~/.gemini/tmp/*/chats), as they grow",
         can="watch a session and see what it asks",
         cannot="prompt, steer or interrupt it, answer its permission prompts",
+        tells=TerminalEvents(
+            session_start="`SessionStart` hook",
+            session_end="`SessionEnd` hook, or its process goes",
+            prompt="record",
+            words_in_a_turn="",
+            text="record, a whole text at a time",
+            text_deltas="",
+            tool_start="`BeforeTool` hook",
+            tool_end="record",
+            permission_ask="`Notification` hook",
+            answer_at_the_terminal="its command runs, or the call's result",
+            question="",
+            turn_end="`AfterAgent` hook, or the record",
+            compaction="",
+            idle_or_busy="record and hooks",
+            model_change="record, with the next answer",
+            mode_change="",
+            usage="record",
+        ),
     )
     resume_command = ("gemini", "--resume")
     programs = ("gemini",)

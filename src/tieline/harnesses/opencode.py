@@ -11,6 +11,7 @@ from .base import (
     Harness,
     InstallOptions,
     ManagedFile,
+    TerminalEvents,
     http_headers,
     is_ours,
     mcp_url,
@@ -32,6 +33,25 @@ class OpenCodeIntegration(Harness):
     attach_terms = AttachTerms(
         reads="the messages of its sessions, by the plugin",
         can="prompt, steer and interrupt a session, choose its model, answer its permission prompts and questions",
+        tells=TerminalEvents(
+            session_start="plugin",
+            session_end="the plugin's connection ends",
+            prompt="plugin",
+            words_in_a_turn="plugin",
+            text="plugin",
+            text_deltas="plugin",
+            tool_start="plugin",
+            tool_end="plugin",
+            permission_ask="plugin",
+            answer_at_the_terminal="plugin",
+            question="plugin",
+            turn_end="plugin",
+            compaction="plugin",
+            idle_or_busy="plugin",
+            model_change="plugin, with the next prompt",
+            mode_change="plugin, with the next prompt",
+            usage="plugin",
+        ),
     )
     resume_command = ("opencode", "--session")
     programs = ("opencode",)

@@ -11,6 +11,7 @@ from .base import (
     Harness,
     InstallOptions,
     ManagedFile,
+    TerminalEvents,
     command_hooks,
     http_headers,
     is_ours,
@@ -41,6 +42,25 @@ class Qwen(Harness):
         reads="the records of its sessions (~/.qwen/projects/*/chats), as they grow",
         can="watch a session, see what it asks, and prompt it: what comes during a turn waits until it is idle",
         cannot="steer or interrupt a turn, answer its permission prompts and questions",
+        tells=TerminalEvents(
+            session_start="its session file",
+            session_end="its session file goes, or its process",
+            prompt="record",
+            words_in_a_turn="",
+            text="record, a whole text at a time",
+            text_deltas="",
+            tool_start="record",
+            tool_end="record",
+            permission_ask="`PermissionRequest` hook",
+            answer_at_the_terminal="`PreToolUse` hook, or the call's result",
+            question="`PermissionRequest` hook",
+            turn_end="`Stop` and `Notification` hooks, or the record",
+            compaction="record",
+            idle_or_busy="hooks",
+            model_change="record, with the next answer",
+            mode_change="hooks, with the next prompt",
+            usage="record",
+        ),
     )
     resume_command = ("qwen", "--resume")
     programs = ("qwen",)

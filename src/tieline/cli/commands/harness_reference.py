@@ -1,11 +1,11 @@
 """The tables of `docs/harnesses.md`: `python -m tieline.cli.commands.harness_reference docs/harnesses.md`."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ...harnesses import registry
-from ...harnesses.base import Harness
+from ...harnesses.base import Harness, TerminalEvents
 
 BEGIN = "<!-- Made by `make docs` from the integrations in the code. Change the texts there. -->"
 END = "<!-- Here ends what `make docs` made. -->"
@@ -44,13 +44,24 @@ def tables() -> str:
     harnesses = [registry.create(name) for name in registry.names()]
     attached = [each for each in harnesses if each.attach_terms is not None]
     shown = ((INSTALLED, harnesses), (DELIVERY, harnesses), (ATTACHED, attached))
-    return "\n\n".join(_table(columns, rows) for columns, rows in shown)
+    return "\n\n".join([*(_table(columns, rows) for columns, rows in shown), _told_table(attached)])
 
 
 def _table(columns: Sequence[Column], harnesses: Sequence[Harness]) -> str:
-    rows = [[text(each) or "–" for _, text in columns] for each in harnesses]
-    lines = [[head for head, _ in columns], ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return _lines([head for head, _ in columns], ([text(each) for _, text in columns] for each in harnesses))
+
+
+def _told_table(harnesses: Sequence[Harness]) -> str:
+    """A row for each event: there are more of them than harnesses."""
+    tells = [each.attach_terms.tells for each in harnesses if each.attach_terms is not None]
+    heads = ["told with `--attach`, and by what", *(each.display_name for each in harnesses)]
+    fields = TerminalEvents.__struct_fields__
+    return _lines(heads, ([field.replace("_", " "), *(getattr(each, field) for each in tells)] for field in fields))
+
+
+def _lines(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    cells = [heads, ["---"] * len(heads), *([cell or "–" for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
 def page(text: str) -> str:

@@ -1,0 +1,121 @@
+"""What a person does in the terminal of each harness, and what it shows then."""
+
+import msgspec
+
+from tieline.script import Call, Inquire, Reply, Run
+from tieline.testing.harness_terminals import HarnessHome
+from tieline.testing.tmux_terminal import TmuxTerminal
+
+# --- permissions and questions ---
+
+QUESTIONS = {
+    "claude-code": "Do you want to proceed?",
+    "codex": "May I?",
+    "opencode": "Permission required",
+    "gemini": "Allow once",
+    "qwen": "Yes, allow once",
+}
+"""What each shows when it asks for a permission."""
+YES = {"claude-code": "Enter", "codex": "y", "opencode": "Enter", "gemini": "Enter", "qwen": "Enter"}
+"""The key that allows it there."""
+OTHER_MODEL = "other"
+"""A second one, where there is only one by itself."""
+
+
+def asks_for_commands(harness: str, home: HarnessHome) -> None:
+    """Before it runs one, also where it does not do so by itself."""
+    match harness:
+        case "opencode":
+            other = {"scripted": {"models": {OTHER_MODEL: {"name": OTHER_MODEL}}}}
+            settings = {"permission": {"bash": "ask"}, "provider": other}
+            (home.project / "opencode.json").write_bytes(msgspec.json.encode(settings))
+        case "gemini":
+            home.argv = home.argv[: home.argv.index("--approval-mode")]
+        case "qwen":
+            home.argv = (*home.argv, "--approval-mode", "default")
+            file = home.home / ".qwen" / "settings.json"
+            other = {"id": OTHER_MODEL, "baseUrl": home.env["OPENAI_BASE_URL"], "envKey": "OPENAI_API_KEY"}
+            settings = {**msgspec.json.decode(file.read_bytes()), "modelProviders": {"openai": [other]}}
+            file.write_bytes(msgspec.json.encode(settings))
+        case _:
+            pass
+
+
+def asking(harness: str, command: str) -> Run | Call:
+    """How its model asks: Codex asks nobody for what stays in its sandbox."""
+    if harness != "codex":
+        return Run(command)
+    more = {"sandbox_permissions": "require_escalated", "justification": QUESTIONS["codex"]}
+    return Call("exec_command", {"cmd": command, **more})
+
+
+def inquiring(harness: str, question: str, choices: tuple[str, str]) -> Reply:
+    """How its model asks a question. Codex: in its plan mode only."""
+    if harness != "gemini":
+        return [Inquire(question, choices, "Colour")]
+    options = [{"label": choice, "description": choice} for choice in choices]
+    asked = {"question": question, "header": "Colour", "type": "choice", "options": options}
+    return [Call("ask_user", {"questions": [asked]})]
+
+
+# --- modes, models, compaction ---
+
+MODES = {
+    "claude-code": ("BTab", "accept edits on"),
+    "codex": ("/plan", "Plan mode"),
+    "opencode": ("Tab", "Plan ·"),
+    "gemini": ("BTab", "auto-accept edits"),
+    "qwen": ("BTab", "shift + tab to cycle"),
+}
+"""The key or the command for another mode, and what the terminal shows then."""
+MODELS = {
+    "claude-code": "claude-haiku-5-5",
+    "codex": "gpt-6-sol",
+    "opencode": f"scripted/{OTHER_MODEL}",
+    "gemini": "gemini-2.5-pro",
+    "qwen": OTHER_MODEL,
+}
+"""The model that `choose_model` chooses."""
+COMPACT = {
+    "claude-code": ("/compact", "Compacted"),
+    "codex": ("/compact", "Context compacted"),
+    "opencode": ("/compact", "Compaction · Scripted"),
+    "gemini": ("/compress", "Compression was not beneficial"),
+    "qwen": ("/compress", "history compressed from"),
+}
+"""The command, and what the terminal shows when it is over."""
+
+
+async def choose_mode(harness: str, terminal: TmuxTerminal) -> None:
+    key, shown = MODES[harness]
+    await (terminal.submit(key) if key.startswith("/") else terminal.key(key))
+    await terminal.shows(shown)
+
+
+async def choose_model(harness: str, terminal: TmuxTerminal) -> None:
+    match harness:
+        case "claude-code":
+            await terminal.submit("/model haiku")
+            await terminal.answer("Yes, switch to Haiku", "Enter")
+            await terminal.shows("Set model to")
+        case "codex":
+            await terminal.submit("/model")
+            await terminal.shows("3. GPT-6-Sol")
+            await terminal.key("3")
+            await terminal.answer("Select Reasoning Level", "Enter")
+            await terminal.shows("Model changed to gpt-6-sol")
+        case "opencode":
+            await terminal.submit("/models")
+            await terminal.shows("Select model")
+            await terminal.type(OTHER_MODEL)
+            await terminal.until(lambda screen: "● Scripted" not in screen, "it has found the other one")
+            await terminal.key("Enter")
+            await terminal.until(lambda screen: "Select model" not in screen, "it is chosen")
+        case "gemini":
+            await terminal.submit("/model set gemini-2.5-pro")
+            await terminal.shows("Model set to gemini-2.5-pro")
+        case _:
+            await terminal.submit("/model")
+            await terminal.shows(f"2. [openai] {OTHER_MODEL}")
+            await terminal.key("2")
+            await terminal.shows(f"Using model: {OTHER_MODEL}")
