@@ -54,8 +54,8 @@ def test_every_surface_has_its_column() -> None:
 def test_every_verb_that_shows_asks_has_its_column() -> None:
     """A module of the command line that uses one of those that show asks is one of a verb that we know."""
     known = {
-        "asks", "sessions", "tail", "answering_tail", "permission_prompt", "terminal_io", "turn_runner", "session_view",
-        "ask_views",
+        "asks", "sessions", "tail", "answering_stream", "permission_prompt", "terminal_io", "turn_runner",
+        "session_view", "ask_views",
         "completion",  # names them beside their ids; the verb whose word it completes shows the one that is chosen
     }  # fmt: skip
     users = {module.stem for module in CLI.rglob("*.py") if TOUCHES.search(module.read_text())}

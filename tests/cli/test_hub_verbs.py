@@ -26,6 +26,7 @@ from tieline.ids import short_id
 from tieline.protocol.access import Paired
 from tieline.protocol.request_bodies import Claim
 from tieline.protocol.views import DeviceView, PromptView
+from tieline.script import Run, Say
 from tieline.sessions.records import PromptStatus
 from tieline.testing.cli_process import WAIT_S, CliProcess
 
@@ -33,6 +34,7 @@ from tieline.testing.cli_process import WAIT_S, CliProcess
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Generator[Setting, None, None]:
     setting = Setting(tmp_path_factory.mktemp("hub_verbs"))
+    setting.agent("twice", [Run("touch one")], [Say("Not that.")], [Run("touch two")], [Say("But that.")])
     with HubProcess(setting):
         yield setting
 
@@ -325,6 +327,61 @@ def unread(hub: Setting, session: str) -> int:
     (row,) = (row for row in ok(hub, "sessions", "-q", title).splitlines() if row.startswith(short_id(session)))
     found = re.search(r"(\d+) unread", row)
     return int(found[1]) if found else 0
+
+
+@pytest.mark.slow
+def test_who_decides_what_a_prompt_asks_that_is_waited_for(hub: Setting) -> None:
+    made = hub.place / "made.txt"
+    made.unlink(missing_ok=True)
+    work = ("send", "--new", "worker", "make it", "--policy", "ask", "--wait")
+    denied = hub.run(*work, "--on-ask", "deny")
+    assert denied.returncode == 0 and "denied by --on-ask deny" in denied.stdout, denied.stdout
+    assert not made.exists()
+    allowed = ok(hub, *work, "--on-ask", "allow", "--json")
+    answers = [json.loads(line)["event"] for line in allowed.splitlines() if '"type":"answer"' in line]
+    assert [(answer["decision"], answer["by"]) for answer in answers] == [("allow", "--on-ask allow")]
+    assert made.read_text() == "hi\n"
+    asked = ok(hub, "send", "--new", "asker", "ask", "--wait", "--on-ask", "allow")
+    assert "(Choice: no answer)" in asked, "nobody chooses for a person"
+
+
+@pytest.mark.slow
+def test_only_the_turn_that_is_waited_for_is_decided(hub: Setting) -> None:
+    id = started(hub, "twice", "asks before", "--policy", "ask")
+    waiting(hub, id)
+    with hub.start("send", id, "asks later", "--wait", "--on-ask", "allow") as later:
+        deadline = time.monotonic() + WAIT_S
+        while "asks later" not in ok(hub, "queue", id):
+            assert time.monotonic() < deadline, "it waits for its turn"
+        (ask,) = (one for one in json.loads(ok(hub, "asks", "--json")) if one["session"] == id)
+        ok(hub, "deny", ask["id"])
+        assert later.wait(WAIT_S) == 0
+    assert not (hub.place / "one").exists(), "the ask of before was for somebody else"
+    assert (hub.place / "two").exists()
+
+
+@pytest.mark.slow
+def test_a_person_decides_what_a_prompt_asks_that_is_waited_for(hub: Setting) -> None:
+    made = hub.place / "made.txt"
+    made.unlink(missing_ok=True)
+    asked = ("send", "--new", "worker", "make it", "--policy", "ask", "--wait", "--on-ask", "prompt")
+    with hub.terminal(*asked) as terminal:
+        terminal.expect("y allow")
+        assert not made.exists()
+        terminal.send("y")
+        terminal.expect("✓ allowed")
+        terminal.expect("✓ done")
+        assert terminal.wait() == 0
+    assert made.exists()
+
+
+def test_on_ask_goes_with_wait_and_a_terminal(hub: Setting) -> None:
+    told = hub.run("send", "--new", "worker", "x", "--on-ask", "deny")
+    assert told.returncode == 2 and "--on-ask needs --wait" in told.stderr
+    before = len(hub.sessions())
+    told = hub.run("send", "--new", "worker", "x", "--wait", "--on-ask", "prompt")
+    assert told.returncode == 2 and "--on-ask prompt needs a terminal" in told.stderr
+    assert len(hub.sessions()) == before
 
 
 def is_read(hub: Setting, session: str) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -17,17 +18,19 @@ from ... import config as configuration
 from ... import paths
 from ...client.client import Client
 from ...client.read_turns import COUNTED_S, ReadTurns
+from ...config import Config
 from ...environment import inherited
 from ...errors import UsageError
 from ...events import Done, TurnStarted
 from ...ids import new_id, short_id
 from ...protocol.request_bodies import NewPrompt, NewSession, Pairing
-from ...protocol.stream_frames import DeltaFrame, EventFrame, PromptFrame, Ready
+from ...protocol.stream_frames import AnyHubFrame, DeltaFrame, EventFrame, PromptFrame, Ready
 from ...protocol.views import CommandView, NodeView, SessionMark
 from ...sessions.records import SessionRecord
 from .. import hub_connection
 from ..errors import FAILED, print_error
 from ..run.run_options import RunOptions, check_options, prompt_of, session_options, with_content
+from ..run.terminal_io import TerminalIO
 from ..run.turn_runner import EXIT_STATUS
 from ..terminal.formatting import on_terminal, print_json, short_path, time_ago
 from ..terminal.sanitize import clean, one_line, plain_line
@@ -101,6 +104,7 @@ def send(message: PromptMessage) -> int:
     options = message.options
     said = with_content(prompt_of(options))
     prompt = NewPrompt(text=said.text, attachments=said.attachments, timeout_s=options.timeout)
+    terminal = TerminalIO(options, Config(environ=inherited())) if options.on_ask else None
 
     async def work(client: Client) -> int:
         if options.agent:
@@ -114,7 +118,7 @@ def send(message: PromptMessage) -> int:
                 hub_connection.print_pending(told)
             return 0
         if message.wait:
-            return await send_and_wait(client, record, prompt, json=options.json)
+            return await send_and_wait(client, record, prompt, json=options.json, terminal=terminal)
         told = await client.prompt(record.id, prompt)
         return hub_connection.print_outcome(
             told, lambda sent: f"{record.id}  {record.agent}: {sent.status}", json=options.json
@@ -123,7 +127,7 @@ def send(message: PromptMessage) -> int:
     return hub_connection.run_with_client(work)
 
 
-ANY_SESSION = ("agent", "prompt", "cwd", "json", "attach", "timeout")
+ANY_SESSION = ("agent", "prompt", "cwd", "json", "attach", "timeout", "on_ask")
 """What of the options goes with a session that there is already; `cwd` is looked at by itself."""
 
 
@@ -142,6 +146,12 @@ def _check(message: PromptMessage) -> None:
         raise UsageError("give a session or --new, not both", field="session", hint="See `tieline send --help`.")
     if not options.agent and only_new:
         raise UsageError(f"--{only_new[0].replace('_', '-')} needs --new", field=only_new[0])
+    if options.on_ask and not message.wait:
+        raise UsageError(
+            "--on-ask needs --wait",
+            field="on_ask",
+            hint="Else the asks wait for you on the page, or for `tieline asks`.",
+        )
     if message.steer and (options.agent or options.attach or message.wait or options.timeout):
         raise UsageError(
             "--steer cannot be combined with other options", field="steer", hint="It adds to the turn that is running."
@@ -191,11 +201,31 @@ async def _check_resume(client: Client, options: RunOptions) -> None:
             )
 
 
-async def send_and_wait(client: Client, record: SessionRecord, prompt: NewPrompt, *, json: bool) -> int:
-    """Send it and show what happens until it is over; the exit status is the turn's."""
+async def send_and_wait(
+    client: Client, record: SessionRecord, prompt: NewPrompt, *, json: bool, terminal: TerminalIO | None = None
+) -> int:
+    """Send it and show what happens until it is over; the exit status is the turn's. `terminal` decides what the turn
+    asks; without it that is for others."""
     prompt = replace(prompt, id=new_id())
-    watch = SessionView(record, json=json)
-    stream = client.stream(sessions=[record.id], visible=True, by="sse")
+    watch = SessionView(record, json=json, tell_how_to_answer=terminal is None)
+    if terminal is None:
+        stream = client.stream(sessions=[record.id], visible=True, by="sse")
+        return await _wait(client, record, prompt, watch, stream, json=json)
+    from .answering_stream import answering
+
+    with answering(client, record, watch, terminal, turn=prompt.id) as stream:
+        return await _wait(client, record, prompt, watch, stream, json=json)
+
+
+async def _wait(
+    client: Client,
+    record: SessionRecord,
+    prompt: NewPrompt,
+    watch: SessionView,
+    stream: AsyncGenerator[AnyHubFrame, None],
+    *,
+    json: bool,
+) -> int:
     sent = ours = False
     read = ReadTurns(client, record.id)
     ended: Done | None = None

@@ -1,15 +1,19 @@
 """`tieline tail`: what a session said and did, and what it does now."""
 
 import sys
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from ...client.client import Client
 from ...client.read_turns import ReadTurns
+from ...config import Config
+from ...environment import inherited
 from ...errors import UsageError
 from ...protocol.request_bodies import MarkChange
-from ...protocol.stream_frames import DeltaFrame, EventFrame, Ready, SessionFrame
+from ...protocol.stream_frames import AnyHubFrame, DeltaFrame, EventFrame, Ready, SessionFrame
 from ...sessions.records import SessionRecord
 from .. import hub_connection
+from ..run.run_options import RunOptions
 from ..terminal.formatting import on_terminal
 from ..terminal.session_view import SessionView, ticking
 from .session_history import last_events
@@ -21,16 +25,20 @@ def tail(given: str, *, follow: bool, number: int, json: bool, at: int | None = 
 
     async def work(client: Client) -> int:
         record = await hub_connection.find_session(client, given)
-        if at is None and follow and not json and on_terminal() and sys.stdin.isatty():
-            from .answering_tail import AnsweringTail
-
-            await AnsweringTail(client, record).follow(number)
-            return 0
-        watch = SessionView(record, json=json)
         person = not json and on_terminal()
+        answers = person and at is None and follow and sys.stdin.isatty()
+        watch = SessionView(record, json=json, tell_how_to_answer=not answers)
         try:
-            if at is None and follow:
-                await _follow(client, record, watch, number, person=person, prompt=not json)
+            if answers:
+                from ..run.terminal_io import TerminalIO
+                from .answering_stream import answering
+
+                options = RunOptions(agent=record.agent, prompt="", on_ask="prompt")
+                with answering(client, record, watch, TerminalIO(options, Config(environ=inherited()))) as frames:
+                    await _follow(client, record, watch, number, frames, person=True, prompt=True)
+            elif at is None and follow:
+                frames = client.stream(sessions=[record.id], visible=True, by="sse")
+                await _follow(client, record, watch, number, frames, person=person, prompt=not json)
             else:
                 for frame in await last_events(client, record.id, number, upto=at, prompt=not json):
                     watch.show(frame)
@@ -44,12 +52,19 @@ def tail(given: str, *, follow: bool, number: int, json: bool, at: int | None = 
 
 
 async def _follow(
-    client: Client, record: SessionRecord, watch: SessionView, number: int, *, person: bool, prompt: bool
+    client: Client,
+    record: SessionRecord,
+    watch: SessionView,
+    number: int,
+    stream: AsyncGenerator[AnyHubFrame, None],
+    *,
+    person: bool,
+    prompt: bool,
 ) -> None:
     """`person`: somebody reads it."""
     begun = False
     read = ReadTurns(client, record.id)
-    async with aclosing(ticking(client.stream(sessions=[record.id], visible=True, by="sse"), watch)) as frames:
+    async with aclosing(ticking(stream, watch)) as frames:
         async for frame in frames:
             read.hear(frame)
             if isinstance(frame, Ready) and not begun:  # what comes is after its cursor; this was before

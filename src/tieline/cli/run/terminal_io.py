@@ -4,7 +4,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...config import Config
 from ...errors import UsageError
@@ -22,6 +22,14 @@ if TYPE_CHECKING:  # rich and termios: only where there is a terminal
 SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
 
 
+class Pausable(Protocol):
+    """What is drawn while nobody is asked."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
 class TerminalIO:
     def __init__(
         self, request: RunOptions, config: Config, *, show_prompt: bool = False, choose_first: bool = False
@@ -34,6 +42,7 @@ class TerminalIO:
         self.is_terminal = sys.stdout.isatty() and not request.json and config.environ.get("TERM", "dumb") != "dumb"
         """Whether the turn is drawn for a person."""
         self._denied_for_nobody = False
+        self._console: Console | None = None
         self.keys: Keyboard | None = self._keyboard()
 
     def _keyboard(self) -> "Keyboard | None":
@@ -72,14 +81,24 @@ class TerminalIO:
             cwd_option=where,
         )
 
-    def prompter(self, agent: str, cwd: str, view: View) -> "PermissionPrompter | None":
+    def prompter(
+        self, agent: str, cwd: str, view: Pausable, *, deny_when_gone: bool = True
+    ) -> "PermissionPrompter | None":
         """The prompt for the person's decisions; None when nobody is asked."""
         if self.keys is None or self._request.on_ask in ("allow", "deny"):
             return None
         from .permission_prompt import PermissionPrompter
 
-        console = self._console if self.is_terminal else _console(stderr=sys.stderr.isatty())
-        return PermissionPrompter(agent, console, self.keys, cwd=cwd, pause=view.pause, resume=view.resume)
+        console = self._console or _console(stderr=not self.is_terminal and sys.stderr.isatty())
+        return PermissionPrompter(
+            agent,
+            console,
+            self.keys,
+            cwd=cwd,
+            pause=view.pause,
+            resume=view.resume,
+            deny_when_gone=deny_when_gone,
+        )
 
     def automatic_answer(self, ask: Ask) -> Answer:
         """The answer when no person is asked."""

@@ -8,7 +8,7 @@ import typer
 
 from .. import completion
 from ..help import HelpCommand
-from .options import AGENT, SESSIONS_PANEL, Branch, InWorktree, Json, Session, opens_an_agent, run_options
+from .options import AGENT, POLICY, SESSIONS_PANEL, Branch, InWorktree, Json, Session, opens_an_agent, run_options
 
 
 class AttachAction(StrEnum):
@@ -85,6 +85,15 @@ def send(
     wait: Annotated[
         bool, typer.Option("--wait", help="Show the turn on stdout. Ctrl-C leaves; the turn goes on.")
     ] = False,
+    on_ask: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="With --wait, who decides what the turn asks: prompt (you, at the terminal), allow or deny. Default: "
+            "nobody here; it waits on the page and in `tieline asks`.",
+            rich_help_panel=POLICY,
+        ),
+    ] = "",
     cwd: Annotated[
         str,
         typer.Option(
