@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 from tests.browser.chromium import chromium
-from tests.browser.conftest import SIZES, WAIT_MS
 from tests.browser.hub import HubProcess
+from tests.browser.signed_in import settled, signed_in
 
 from tieline.cli.commands.demo import PROJECT
 from tieline.script import Inquire, Run, Say, Stall
@@ -84,17 +84,9 @@ async def picture_of_the_page(browser: Browser, out: Path) -> None:
 
 
 async def _open(browser: Browser, hub: HubProcess, size: str, scheme: str, path: str) -> Page:
-    context = await browser.new_context(
-        viewport=SIZES[size], device_scale_factor=2, color_scheme="dark" if scheme == "dark" else "light",
-        reduced_motion="reduce",
-    )  # fmt: skip
-    context.set_default_timeout(WAIT_MS)
-    page = await context.new_page()
-    await page.goto(await hub.login())
-    await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
+    page = await signed_in(browser, hub, size, scheme, scale=2)
     await page.goto(hub.url + path)
-    await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
-    await expect(page.locator(".loading")).to_have_count(0)
+    await settled(page)
     return page
 
 

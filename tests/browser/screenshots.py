@@ -10,11 +10,11 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, expect
 from tests.browser.chromium import chromium
-from tests.browser.conftest import SIZES, TOUCHED, WAIT_MS
 from tests.browser.hub import HubProcess
 from tests.browser.showcase import EVENTS
+from tests.browser.signed_in import settled, signed_in
 
 from tieline.script import Run, Say, Stall, Write
 
@@ -74,30 +74,23 @@ async def take(out: Path, only: str) -> None:
 
 
 async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: str) -> None:
-    context = await browser.new_context(
-        viewport=SIZES[size], color_scheme="dark" if scheme == "dark" else "light", has_touch=size in TOUCHED,
-        reduced_motion="reduce",
-    )  # fmt: skip
-    context.set_default_timeout(WAIT_MS)
-    page = await context.new_page()
-    await page.goto(await hub.login())
-    await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
+    page = await signed_in(browser, hub, size, scheme)
     for path in PAGES:
         await page.goto(hub.url + path)
         if path in PARTS:
             await expect(page.locator(PARTS[path])).to_be_attached()
-        await _settled(page)
+        await settled(page)
         if path in PARTS:
             await page.locator(PARTS[path]).scroll_into_view_if_needed()
         await page.screenshot(path=f"{out}-{_name(path)}.png")
     for path, label, name in FILLED:
         await page.goto(hub.url + path)
-        await _settled(page)
+        await settled(page)
         await page.get_by_label(label).check()
         await page.get_by_label("Model").scroll_into_view_if_needed()
         await page.screenshot(path=f"{out}-{name}.png")
     await page.goto(f"{hub.url}/s/showcase")
-    await _settled(page)
+    await settled(page)
     for row in await page.locator(".tool > .fold-head").all():
         await row.click()
     for share in range(3):
@@ -112,17 +105,11 @@ async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: 
         await expect(page.get_by_role("dialog").locator("li, dd").first).to_be_visible()
         await page.screenshot(path=f"{out}-{name}.png")
         await page.keyboard.press("Escape")
-    await context.close()
+    await page.context.close()
 
 
 def _name(path: str) -> str:
     return path.partition("?")[0].strip("/").replace("/", "-") or "home"
-
-
-async def _settled(page: Page) -> None:
-    await expect(page.locator("main, [role=main], dialog").first).to_be_attached()
-    await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
-    await expect(page.locator(".loading")).to_have_count(0)
 
 
 def main() -> None:
