@@ -66,6 +66,7 @@ LAYERS: list[set[str]] = [
     {
         "api",
         "harnesses.acp_hooked_terminal",
+        "harnesses.attached_plugin_reach",
         "harnesses.acp_transcript",
         "harnesses.attach_consent",
         "harnesses.base",

@@ -7,7 +7,20 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.asks.rows import auggie, claude_code, codex, codex_acp, copilot, gemini, kimi, opencode, pi, qwen, vibe
+from tests.asks.rows import (
+    auggie,
+    claude_code,
+    codex,
+    codex_acp,
+    copilot,
+    gemini,
+    kimi,
+    opencode,
+    openhands,
+    pi,
+    qwen,
+    vibe,
+)
 from tests.asks.stage import Cast, Row
 from tests.asks.words import SPOKEN, spoken
 from tests.more_agents.python.install import binaries
@@ -23,6 +36,7 @@ from tieline.testing.rigs.copilot import CopilotRig
 from tieline.testing.rigs.gemini import GeminiRig
 from tieline.testing.rigs.kimi import KimiRig
 from tieline.testing.rigs.opencode import OpenCodeRig
+from tieline.testing.rigs.openhands import OpenHandsRig
 from tieline.testing.rigs.pi import PiRig
 from tieline.testing.rigs.qwen import QwenRig
 from tieline.testing.rigs.scripted import ScriptedRig
@@ -68,6 +82,7 @@ MORE_CASTS = (
     Cast(agent="codex-acp", rig=lambda home: CodexAcpRig(home, MORE), rows=codex_acp.rows),
     Cast(agent="kimi", rig=lambda home: KimiRig(home, MORE), rows=kimi.rows),
     Cast(agent="vibe", rig=lambda home: VibeRig(home, binaries("vibe")), rows=vibe.rows),
+    Cast(agent="openhands", rig=lambda home: OpenHandsRig(home, binaries("openhands")), rows=openhands.rows),
     Cast(agent="auggie", rig=lambda home: AuggieRig(home, MORE), rows=auggie.rows),
 )
 """Played by `make test-agents`."""

@@ -43,6 +43,10 @@ KINDS: dict[str, tuple[str, ...]] = {
         "write", "long write", "edit", "insertion", "patch", "deleted files", "command", "command of many lines",
         "long command", "input of a command", "fetch",
     ),
+    "openhands": (
+        "write", "long write", "edit", "insertion", "command", "command of many lines", "long command",
+        "input of a command", "reading outside", "subagent", "tool of a server",
+    ),
     "scripted": ("edit", "command", "fetch", "question", "plan"),
     "shell": (),  # a command line is told what to do and asks nothing
 }  # fmt: skip
@@ -110,6 +114,10 @@ TOOLS: dict[str, dict[str, str]] = {
         "kill-process": "", "read-process": "", "list-processes": "", "view": "", "view-session": "",
         "view-range-untruncated": "", "search-untruncated": "", "view_tasklist": "", "reorganize_tasklist": "",
         "update_tasks": "", "add_tasks": "",
+    },
+    "openhands": {
+        "terminal": "command", "file_editor": "edit", "task": "subagent", "speak": "tool of a server",
+        "task_tracker": "", "finish": "", "think": "",
     },
 }  # fmt: skip
 """Every tool that each agent offers its model, with the row that shows its ask; empty: it was seen to ask nothing."""

@@ -33,6 +33,8 @@ CANCELLED = {"outcome": {"outcome": "cancelled"}}
 Message = dict[str, Any]
 WRITTEN_ANEW = re.compile(r"/[^@]*/tieline-[^/]+/([^/]+)$")
 """The path of a file that a driver writes anew for each session, such as an agent's rules."""
+MADE_ANEW = re.compile(r"/[^@:]*/tieline-[^/:]+")
+"""The path of a directory that it makes for each session."""
 
 
 class SharedAcpAgents:
@@ -97,7 +99,10 @@ class SharedAcpAgents:
         return agent
 
     def _kept(self, value: str) -> str:
-        """With the path of a copy of the file that it names, the same for the same content: it outlives a session."""
+        """With the path of a copy of the file that it names, the same for the same content; or of one directory for
+        all. They outlive a session."""
+        if MADE_ANEW.fullmatch(value):
+            return self._folder.name
         named = WRITTEN_ANEW.search(value)
         if not named or not Path(named[0]).is_file():
             return value

@@ -170,6 +170,14 @@ def test_settings_of_a_repository_that_auggie_would_run_are_seen(tmp_path: Path,
     assert overriding_rules(PRESETS["auggie"], str(place), home=str(home)) == "", "the user's own are the user's"
 
 
+def test_a_model_by_a_variable_and_a_directory_of_the_sessions_own() -> None:
+    env = {"VIBE_ACTIVE_MODEL": "theirs", "TMUX_TMPDIR": "/tmp"}
+    for model, expected in (("mine", "mine"), ("", "theirs")):
+        launch = launch_command(PRESETS["vibe"], (), Spec(cwd="/", env=env, model=model), "/scratch")
+        assert launch.env["VIBE_ACTIVE_MODEL"] == expected
+    assert launch_command(PRESETS["openhands"], (), Spec(cwd="/", env=env), "/scratch").env["TMUX_TMPDIR"] == "/scratch"
+
+
 def test_vibe_is_started_so_that_it_asks() -> None:
     env = {"VIBE_TOOLS": '{"bash":{"permission":"always"}}', "VIBE_DEFAULT_AGENT": "auto-approve"}
     launch = launch_command(PRESETS["vibe"], (), Spec(cwd="/", env=env, policy=Policy()), "/scratch")

@@ -29,6 +29,7 @@ from tieline.events import (
     Init,
     Mcp,
     Text,
+    Thinking,
     ToolOutput,
     ToolResult,
     ToolUse,
@@ -357,7 +358,8 @@ async def test_an_ask_that_tells_nothing_is_shown_whole(bench: Bench) -> None:
 
 async def test_of_two_ways_to_allow_the_narrow_one_is_taken(bench: Bench) -> None:
     options = [{"optionId": id, "name": id, "kind": "allow_once"} for id in ("always_accept", "accept")]
-    seen = await bench.turn("openhands", ask(options, title="x"), ANSWERED, END, on_ask=yes)
+    begun = call(title="x", rawInput={"command": "view"}, status="in_progress")
+    seen = await bench.turn("openhands", begun, ask(options, title="x"), ANSWERED, END, on_ask=yes)
     assert json.loads(done(seen).text)["outcome"]["optionId"] == "accept"
 
 
@@ -620,6 +622,32 @@ async def test_one_ask_of_openhands_is_about_all_calls_that_have_begun(bench: Be
         assert json.loads(done(seen).text)["outcome"]["optionId"] == chosen
         denied = [result.id for result in of(seen, ToolResult) if result.status == "denied"]
         assert denied == ([] if decision else ["c1", "c2"])
+
+
+OPENHANDS = [
+    {"optionId": "accept", "name": "Yes", "kind": "allow_once"},
+    {"optionId": "reject", "name": "Reject", "kind": "reject_once"},
+]
+
+
+async def test_what_openhands_does_not_ask_about_cannot_be_allowed(bench: Bench) -> None:
+    """The work of a subagent; and calls of a turn before, of which its ask says nothing."""
+    params = {"toolCall": {"toolCallId": "confirmation-1", "title": "Confirm Agent Actions"}, "options": OPENHANDS}
+    confirm: Step = {"ask": "session/request_permission", "params": params}
+    task = call("c1", title="task", rawInput={"kind": "TaskAction", "prompt": "Touch it"}, status="in_progress")
+    for calls in ([task], []):
+        seen = await bench.turn("openhands", *calls, confirm, ANSWERED, END, on_ask=yes)
+        assert the(seen, Ask).withheld and the(seen, Answer).decision == "deny"
+        assert json.loads(done(seen).text)["outcome"]["optionId"] == "reject"
+
+
+async def test_openhands_system_prompt_is_no_thought(bench: Bench) -> None:
+    thoughts = [
+        {"update": {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": said}}}
+        for said in ("System Prompt:\nYou are an agent.\n", "I think.")
+    ]
+    seen = await bench.turn("openhands", *thoughts, chunk("Yes."), END)
+    assert [thought.text for thought in of(seen, Thinking)] == ["I think."]
 
 
 # --- questions by forms -----------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ QUESTIONS = {
     "gemini": "Allow once",
     "qwen": "Yes, allow once",
 }
-"""What each shows when it asks for a permission."""
+"""What each shows when it asks for a permission. Pi asks for none, and its model asks nothing."""
 YES = {"claude-code": "Enter", "codex": "y", "opencode": "Enter", "gemini": "Enter", "qwen": "Enter"}
 """The key that allows it there."""
 OTHER_MODEL = "other"
@@ -67,13 +67,14 @@ MODES = {
     "gemini": ("BTab", "auto-accept edits"),
     "qwen": ("BTab", "shift + tab to cycle"),
 }
-"""The key or the command for another mode, and what the terminal shows then."""
+"""The key or the command for another mode, and what the terminal shows then. Pi has none."""
 MODELS = {
     "claude-code": "claude-haiku-5-5",
     "codex": "gpt-6-sol",
     "opencode": f"scripted/{OTHER_MODEL}",
     "gemini": "gemini-2.5-pro",
     "qwen": OTHER_MODEL,
+    "pi": "another",
 }
 """The model that `choose_model` chooses."""
 COMPACT = {
@@ -82,6 +83,7 @@ COMPACT = {
     "opencode": ("/compact", "Compaction · Scripted"),
     "gemini": ("/compress", "Compression was not beneficial"),
     "qwen": ("/compress", "history compressed from"),
+    "pi": ("/compact", "Compacted"),
 }
 """The command, and what the terminal shows when it is over."""
 
@@ -111,6 +113,9 @@ async def choose_model(harness: str, terminal: TmuxTerminal) -> None:
             await terminal.until(lambda screen: "● Scripted" not in screen, "it has found the other one")
             await terminal.key("Enter")
             await terminal.until(lambda screen: "Select model" not in screen, "it is chosen")
+        case "pi":
+            await terminal.submit("/model scripted/another")
+            await terminal.shows("Model: another")
         case "gemini":
             await terminal.submit("/model set gemini-2.5-pro")
             await terminal.shows("Model set to gemini-2.5-pro")

@@ -24,9 +24,12 @@ class Hooks:
         self.relay = relay
         self._events = HookEvents(mesh, "Talk to your peers.")
 
-    async def fire(self, kind: HookKind, *, arrives: bool = True, continued: bool = False) -> HookReply:
+    async def fire(
+        self, kind: HookKind, *, arrives: bool = True, continued: bool = False, ends_again: bool = True
+    ) -> HookReply:
         """A hook, whose reply reaches the harness or is lost."""
-        reply = await self._events.handle(SESSION, HookEvent(kind=kind, session="s-1", cwd="/", continued=continued))
+        event = HookEvent(kind=kind, session="s-1", cwd="/", continued=continued, ends_again=ends_again)
+        reply = await self._events.handle(SESSION, event)
         if arrives:
             await self.mesh.confirm(SESSION, reply.handed)
         else:
@@ -144,3 +147,22 @@ async def test_a_driven_session_is_left_to_its_prompts(tmp_path: Path) -> None:
         driven = Caller(driven="01abc", harness="recording", session="s-2")
         assert await events.handle(driven, HookEvent(kind="session_start", session="s-2")) == HookReply()
         assert [view for view in session.mesh.directory.members() if view.kind == "agent"] == []
+
+
+async def test_nobody_says_that_a_turn_is_over_which_ends_again_without_a_hook(tmp_path: Path) -> None:
+    """Kimi Code: what it does is not known then, until its next prompt."""
+    async with hooks(tmp_path) as session:
+        await session.fire("session_start", ends_again=False)
+        kinds: tuple[HookKind, ...] = ("prompt", "tool_done")
+        for kind in kinds:
+            await session.fire(kind, ends_again=False)
+            assert session.me.activity == "working"
+        await session.send("more to do")
+        assert (await session.fire("turn_end", ends_again=False)).continue_with
+        assert session.me.activity == "unknown"
+        await session.fire("tool_done", ends_again=False)
+        assert session.me.activity == "unknown"
+        await session.fire("prompt", ends_again=False)
+        assert session.me.activity == "working"
+        await session.fire("turn_end", ends_again=False)
+        assert session.me.activity == "idle"

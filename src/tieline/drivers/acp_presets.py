@@ -46,7 +46,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     traits: Traits = UNKNOWN
     tools: Mapping[Capability, tuple[str, ...]] = {}  # its tools by capability, for its own rules
     harmless: tuple[str, ...] = ()  # tools that it would ask for and that touch nothing
-    subagents: tuple[str, ...] = ()  # tools that hand work to a subagent whose asks never reach us
+    subagents: tuple[str, ...] = ()  # tools that do what is not asked about, as a subagent whose asks never reach us
     # Patterns of files that ours would hide, or that let it work unasked. Relative ones: of the session's repository;
     # `~/`: of its user.
     overriding_files: tuple[str, ...] = ()
@@ -55,6 +55,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     unasked: str = ""  # which commands run all the same, for the receipt
 
     # quirks
+    directory_env: str = ""  # the variable for a directory of its own, for a socket that its sessions would share
     # What its ask looks like where it leaves a part of the action out, and the input is not known → what that is.
     truncated_asks: Mapping[str, str] = {}
     tool_kinds: Mapping[str, str] = {}  # tool name → what kind of tool it really is
@@ -481,10 +482,19 @@ PRESETS: dict[str, Preset] = {
         args=("acp",),
         install="uv tool install openhands",
         sign_in="Run `openhands` once and choose a model.",
-        features=_features(resume=True, attachments=(*IMAGES, *TEXTS)),
+        # Answers come whole, and what its model thinks with its calls only.
+        features=_features(resume=True, attachments=(*IMAGES, *TEXTS), deltas=False, thinking=False, diffs=False),
+        tested="1.16.0",
+        floor="1.16.0",
+        asks=("file_write", "shell", "network"),
         mode="always-ask",
+        mode_full="always-approve",
+        directory_env="TMUX_TMPDIR",  # or commands of all sessions run below the one that was the first
         overriding_files=(".openhands/hooks.json",),  # it runs them
         lifting_commands=("confirm",),
+        tool_kinds={"TaskAction": "task"},
+        # A subagent asks nobody; a skill may have commands in its text, which run when it is read.
+        subagents=("TaskAction", "DelegateAction", "InvokeSkillAction"),
         supports_always=False,  # it would ask about nothing any more
         traits=Traits(
             denial="told",
@@ -493,7 +503,10 @@ PRESETS: dict[str, Preset] = {
             steering="none",
             progress="output",
             asks_together=True,
+            notice_thoughts=(r"System Prompt:\n.*",),
             preferred_options=("accept",),  # its other "allow once" also lifts what comes after
+            name_path=("rawInput", "kind"),
+            load_begins=True,
         ),
     ),
     "grok": Preset(

@@ -45,7 +45,9 @@ class Traits(Struct, frozen=True, kw_only=True):
     consents: tuple[str, ...] = ()  # ids of permission requests that only a person may grant, whatever the policy
     denial_texts: tuple[str, ...] = ()  # patterns of its own text about a denial, which is not the model's answer
     notice_texts: tuple[str, ...] = ()  # patterns of notices of its own that it sends as a part of the answer
+    notice_thoughts: tuple[str, ...] = ()  # patterns of what it sends as a thought, and the model has not thought
     error_texts: tuple[str, ...] = ()  # patterns of errors sent as an answer: a turn with this text alone has failed
+    load_begins: bool = False  # it begins a conversation by an id that it does not know, when it is to load it
     asks_together: bool = False  # an ask names no call and is about all calls that have begun
     failure_path: tuple[str, ...] = ()  # where session updates report a status,
     failure: str = ""  # and the status of a failed turn, whose last text is the error

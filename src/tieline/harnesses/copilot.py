@@ -28,6 +28,7 @@ class Copilot(Harness):
     programs = ("copilot",)
     package = "@github/copilot"
     folders = (".copilot",)
+    tested = "1.0.102"
     capabilities = Capabilities(
         hooks="command hooks",
         turn_end="`agentStop` hook",

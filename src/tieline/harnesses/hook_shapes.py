@@ -58,6 +58,8 @@ class HookShape:
     """Events to which the harness takes an answer for the model."""
     fires_once: ClassVar[bool] = False
     """Whether it runs one hook once, in however many files it is: then events that look the same are none twice."""
+    ends_again: ClassVar[bool] = True
+    """Whether there is a hook for the end of a turn that went on after its end."""
     refusal: ClassVar[str] = "block"
     """The decision by which the end of a turn is refused, so that it goes on."""
     session_processes: ClassVar[tuple[str, ...]] = ()
@@ -83,6 +85,7 @@ class HookShape:
             session=self.session(input),
             cwd=self.cwd(input),
             continued=flag(input, "stop_hook_active"),
+            ends_again=self.ends_again,
             takes_context=name in self.with_context,
         )
 

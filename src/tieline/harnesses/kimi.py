@@ -34,8 +34,9 @@ class Kimi(Harness):
     programs = ("kimi",)
     package = "@moonshot-ai/kimi-code"
     folders = (".kimi-code",)
+    tested = "2.1.0"
     capabilities = Capabilities(
-        hooks="command hooks",
+        hooks="command hooks, from its first prompt on",
         mid_turn="with your next prompt (hook)",
         turn_end="`Stop` hook, once in a turn",
         session_id="hook input",

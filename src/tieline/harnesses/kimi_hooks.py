@@ -18,6 +18,7 @@ class KimiHooks(HookShape):
     }
     with_context = frozenset({"UserPromptSubmit", "Stop"})
     fires_once = True
+    ends_again = False
 
     def write(self, event: str, reply: HookReply) -> str:
         if reply.continue_with:

@@ -29,6 +29,7 @@ from ..mesh.push import HarnessSession, Unreachable
 from ..sessions.attached_session import AT_THE_TERMINAL, MODE, SAID, AttachedSession, TerminalUnreachable
 from ..sessions.records import Remote
 from ..wire.json_lines import decode_line
+from .attached_plugin_reach import TerminalBehind
 
 FLUSH_S = 30.0
 """For what the plugin has told to be written. Then it is told again, when there is room."""
@@ -37,10 +38,6 @@ UNFINISHED = ("tool-calls", "unknown")
 
 Raw = Mapping[str, Any]
 _RESULT = msgspec.json.Decoder()
-
-
-class TerminalBehind(Exception):
-    """Too much is unwritten: the plugin has to tell it again."""
 
 
 class OpenCodeTerminal:

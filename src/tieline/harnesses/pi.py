@@ -1,7 +1,7 @@
 """Pi: an extension that connects its session to the hub and gives it the mesh's tools, instructions in AGENTS.md, a
 prompt template."""
 
-from .base import Capabilities, Harness, InstallOptions, ManagedFile
+from .base import AttachTerms, Capabilities, Harness, InstallOptions, ManagedFile, TerminalEvents
 from .editors.whole_file import WholeFile
 from .instructions import COMMAND, instructions_in
 from .plugin_file import plugin_text
@@ -10,6 +10,30 @@ from .plugin_file import plugin_text
 class PiIntegration(Harness):
     name = "pi"
     display_name = "Pi"
+    attach_terms = AttachTerms(
+        reads="the entries of its sessions, by the extension, as Pi writes them down",
+        can="prompt, steer and interrupt a session",
+        tells=TerminalEvents(
+            session_start="extension",
+            session_end="the extension's connection ends",
+            prompt="extension",
+            words_in_a_turn="extension",
+            text="extension, a whole answer at a time",
+            text_deltas="",
+            tool_start="extension",
+            tool_end="extension",
+            permission_ask="",
+            answer_at_the_terminal="",
+            question="",
+            turn_end="extension",
+            compaction="extension, with the next turn",
+            idle_or_busy="extension",
+            model_change="extension, with the next answer",
+            mode_change="",
+            usage="extension",
+        ),
+    )
+    resume_command = ("pi", "--session")
     programs = ("pi",)
     package = "@earendil-works/pi-coding-agent"
     folders = (".pi",)

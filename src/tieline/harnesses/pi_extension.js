@@ -11,6 +11,10 @@ const TOOL_MS = 330000 // longer than the longest wait of a tool
 const TOOLS_AGAIN_MS = 1000
 const VERSION = "2026-07-28" // of MCP: each request stands for itself
 const MARK = "tieline"
+const TELL_MS = 40000 // longer than the hub takes to write things down
+const TELL_AGAIN_MS = 2000
+const TELL_AT_ONCE = 100 // entries
+const TELL_CHARS = 512 * 1024
 
 const running = (globalThis[Symbol.for("tieline.pi")] ??= new Map()) // session → the link of its extension
 
@@ -27,6 +31,9 @@ export default function (pi) {
   let arrived = () => {} // a message came into the session
   let listed = ""
   const steered = new Set() // texts for the running turn that it does not have yet
+  let told // the id of the last entry of the session that the hub has; undefined: the hub does not follow it
+  let telling = false
+  let more = false
 
   // --- messages ---
 
@@ -54,6 +61,71 @@ export default function (pi) {
     }
     await hub.post("handed-over", answer).catch(() => {})
     if (!answer.error && sender) quietly(() => ctx.ui.notify(`Message from ${sender}`, "info"))
+  }
+
+  // --- for a hub that follows the session, because its person agreed ---
+
+  // Pictures are not told.
+  const shown = ({ id, type, timestamp, message, customType, content }) => {
+    const parts = message?.content
+    const bare = Array.isArray(parts) ? parts.map((part) => (part.type === "image" ? { type: "image" } : part)) : parts
+    return { id, type, timestamp, customType, content, message: message && { ...message, content: bare } }
+  }
+
+  const next = () => {
+    const branch = ctx.sessionManager.getBranch()
+    const start = branch.findIndex((entry) => entry.id === told) + 1
+    const entries = []
+    let chars = 0
+    for (const entry of branch.slice(start, start + TELL_AT_ONCE)) {
+      const text = JSON.stringify({ type: "entry", entry: entry.message?.role === "system" ? { id: entry.id } : shown(entry) })
+      if (entries.length && chars + text.length > TELL_CHARS) break
+      chars += text.length
+      entries.push(text)
+    }
+    const last = branch[start + entries.length - 1]?.id ?? told
+    return { entries, last, whole: start + entries.length >= branch.length }
+  }
+
+  const tell = async () => {
+    more = true
+    if (telling) return
+    telling = true
+    while (more && told !== undefined) {
+      more = false
+      const link = hub.id
+      const { entries, last, whole } = next()
+      const events = whole ? [...entries, JSON.stringify({ type: "state", working })] : entries
+      const body = `{"link":${JSON.stringify(link)},"session":${JSON.stringify(id)},"events":[${events.join(",")}]}`
+      const status = await hub.post("events", body, TELL_MS).catch(() => 0)
+      if (told === undefined || link !== hub.id) break
+      if (status === 404) told = undefined
+      else if (status === 204) {
+        told = last
+        more ||= !whole
+      } else {
+        more = true
+        await hub.pause(TELL_AGAIN_MS)
+      }
+    }
+    telling = false
+  }
+
+  // Pi writes an entry down after it has told its extensions of it.
+  const tellSoon = () => told !== undefined && setTimeout(() => quietly(tell), 20).unref()
+
+  const abort = async (request) => {
+    ctx.abort()
+    await hub.post("handed-over", { link: hub.id, text: request, error: "", status: 200 }).catch(() => {})
+  }
+
+  const onCommand = (command) => {
+    if (command.text_id) handOver(command)
+    else if (command.follow === id) {
+      told = command.since
+      tell()
+    } else if (command.unfollow === id) told = undefined
+    else if (command.request_id && command.path === "abort") abort(command.request_id)
   }
 
   // --- tools ---
@@ -131,6 +203,8 @@ export default function (pi) {
 
   const on = (event, handle) => pi.on(event, (...given) => quietly(() => handle(...given)))
 
+  const beganAt = () => Date.parse(ctx.sessionManager.getHeader?.()?.timestamp) / 1000 || 0
+
   on("session_start", (_, context) => {
     if (context.mode !== "tui") return // nobody's terminal
     ctx = context
@@ -140,12 +214,13 @@ export default function (pi) {
     hub = hubLink({
       socket: SOCKET,
       harness: "pi",
-      sessions: () => [{ id, cwd, activity: working ? "working" : "idle" }],
+      sessions: () => [{ id, cwd, activity: working ? "working" : "idle", began_at: beganAt() }],
+      onLost: () => (told = undefined),
       onLink: () => {
         const link = hub.id
         giveToolsAndReport(() => hub.id === link)
       },
-      onCommand: (command) => command.text_id && handOver(command),
+      onCommand: (command) => quietly(() => onCommand(command)),
     })
     running.get(id)?.end() // it is installed twice
     running.set(id, hub)
@@ -162,9 +237,11 @@ export default function (pi) {
     working = true
     refused = false
     hub?.report()
+    tellSoon()
   })
 
   on("message_end", ({ message }) => {
+    tellSoon()
     if (message.role === "user") arrived()
     else if (message.role === "custom" && message.customType === MARK) steered.delete(message.content)
   })
@@ -175,5 +252,6 @@ export default function (pi) {
     for (const content of steered) pi.sendMessage({ customType: MARK, content, display: true }, { triggerTurn: false })
     steered.clear()
     hub?.report()
+    tellSoon()
   })
 }

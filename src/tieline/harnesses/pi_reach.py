@@ -1,10 +1,17 @@
 """The live way into Pi: its extension runs in the terminal's own process. A prompt from there wakes an idle session. A
-message for a running turn waits in Pi's memory until the tool that runs is done."""
+message for a running turn waits in Pi's memory until the tool that runs is done. Where its person agreed, the extension
+also tells what happens in a session."""
 
-from ..mesh.plugin_reach import PluginReach
 from ..mesh.push import Rung
+from ..protocol.harness_plugins import PluginSession
+from .attached_plugin_reach import AttachedPluginReach, ToldTerminal
 
 
-class PiReach(PluginReach):
+class PiReach(AttachedPluginReach):
     harness = "pi"
     in_memory: frozenset[Rung] = frozenset({"mid_turn"})
+
+    def new_terminal(self, session: PluginSession) -> ToldTerminal:
+        from .pi_terminal import PiTerminal
+
+        return PiTerminal(self, session.id, session.cwd)

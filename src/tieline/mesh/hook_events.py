@@ -26,6 +26,7 @@ class HookEvent(Struct, frozen=True, kw_only=True):
     session: str
     cwd: str = ""
     continued: bool = False  # turn_end: this turn went on after an earlier end
+    ends_again: bool = True  # whether there is a hook for the end of a turn that went on after its end
     takes_context: bool = True  # whether the harness reads a reply to this hook
 
 
@@ -83,7 +84,8 @@ class HookEvents:
             case "prompt" | "tool_done":
                 if event.kind == "prompt":
                     self._continuations.pop(me.id, None)
-                await self._mesh.heartbeat(caller, "working")
+                ends_unseen = me.id in self._continuations and not event.ends_again
+                await self._mesh.heartbeat(caller, "unknown" if ends_unseen else "working")  # unknown: as it was
                 if not event.takes_context:
                     return HookReply()
                 text, ids = await self._take(me.address)
@@ -105,6 +107,8 @@ class HookEvents:
             text, ids = await self._take(address)
             if ids:
                 self._continuations[id] = count
+                if not event.ends_again:
+                    await self._mesh.directory.heartbeat(id, "unknown")
                 return HookReply(continue_with=text, handed=ids)
         self._continuations.pop(id, None)
         await self._mesh.heartbeat(caller, "idle")

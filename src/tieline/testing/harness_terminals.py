@@ -10,8 +10,10 @@ import msgspec
 from .model_rig import ModelRig
 from .rigs.claude_code import AGENT_ENV, ClaudeCodeRig
 from .rigs.codex import MODEL, codex_rig
+from .rigs.copilot import CopilotRig
 from .rigs.gemini import MODEL as GEMINI_MODEL
 from .rigs.gemini import GeminiRig
+from .rigs.kimi import KimiRig
 from .rigs.opencode import OpenCodeRig
 from .rigs.pi import MODEL as PI_MODEL
 from .rigs.pi import PiRig
@@ -46,7 +48,8 @@ class HarnessHome:
 
 START_S = 180.0
 """A harness takes input within this time, also on a machine that runs many others."""
-READY = ("? for shortcuts", "ctrl+p", "Type your message", "scripted •", "tokens (0%)")
+READY = ("? for shortcuts", "ctrl+p", "Type your message", "scripted •", "tokens (0%)", "Trust this folder?",
+         "Do you trust the files")  # fmt: skip
 """What each shows in or below its empty input."""
 
 HarnessHomeFactory = Callable[[Path, Path], AbstractAsyncContextManager[HarnessHome]]
@@ -124,6 +127,22 @@ async def vibe_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, N
     async with VibeRig(home, binaries) as rig:
         argv = (str(binaries / "vibe"), "--agent", "auto-approve")
         yield HarnessHome(rig, home, project, argv, rig.options["env"])
+
+
+@asynccontextmanager
+async def copilot_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, None]:
+    home, project = root / "home", _project(root)
+    async with CopilotRig(home, binaries) as rig:
+        env = {**rig.options["env"], "COPILOT_MODEL": rig.model_name}
+        yield HarnessHome(rig, home, project, (str(binaries / "copilot"), "--allow-all-tools"), env)
+
+
+@asynccontextmanager
+async def kimi_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, None]:
+    """`binaries` has Kimi Code, and the Node.js that it needs."""
+    home, project = root / "home", _project(root)
+    async with KimiRig(home, binaries) as rig:
+        yield HarnessHome(rig, home, project, (str(binaries / "kimi"), "--yolo"), rig.options["env"])
 
 
 HOMES: Mapping[str, HarnessHomeFactory] = {

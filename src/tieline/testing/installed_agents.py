@@ -28,6 +28,7 @@ from .rigs.gemini import GeminiRig
 from .rigs.kimi import KimiRig
 from .rigs.opencode import OpenCodeRig
 from .rigs.opencode_acp import OpencodeAcpRig
+from .rigs.openhands import OpenHandsRig
 from .rigs.pi import PiRig
 from .rigs.qwen import QwenRig
 from .rigs.vibe import VibeRig
@@ -48,6 +49,7 @@ RECIPES: dict[str, Recipe] = {
     "codex-acp": lambda home, program: CodexAcpRig(home, program.parent),
     "kimi": lambda home, program: KimiRig(home, program.parent),
     "vibe": lambda home, program: VibeRig(home, program.parent),
+    "openhands": lambda home, program: OpenHandsRig(home, program.parent),
     "auggie": lambda home, program: AuggieRig(home, program.parent),
 }
 """By the agent's type."""

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from typing import Any
 
+SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}, "more": {"type": "object"}}}
 LIMIT_S = 60
 """How long the command may take."""
 
@@ -31,7 +32,7 @@ def main(tool: str, *command: str) -> None:
             server = {"name": "test", "version": "1"}
             result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": server}
         elif message["method"] == "tools/list":
-            result = {"tools": [{"name": tool, "description": "For tests.", "inputSchema": {"type": "object"}}]}
+            result = {"tools": [{"name": tool, "description": "For tests.", "inputSchema": SCHEMA}]}
         elif message["method"] == "tools/call":
             given = json.dumps(params.get("arguments") or {})
             done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=LIMIT_S, check=False)

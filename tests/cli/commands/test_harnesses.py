@@ -150,11 +150,18 @@ def test_terminals_are_read_along_only_when_their_person_agrees(cli: CliProcess,
     def agreed() -> dict[str, bool]:
         return {each["harness"]: bool(each["since"]) for each in json.loads(ok(cli, "attach", "--json"))["harnesses"]}
 
-    assert agreed() == {"claude-code": False, "codex": True, "gemini": False, "opencode": False, "qwen": False}
+    assert agreed() == {
+        "claude-code": False,
+        "codex": True,
+        "gemini": False,
+        "opencode": False,
+        "pi": False,
+        "qwen": False,
+    }
     status = cli.run("status")
     assert "reads its threads, from the daemon that its terminals share (agreed" in status.stdout
     cannot = cli.run("install", "generic", "--attach", "--yes")
-    assert cannot.returncode == 2 and "It works for claude-code, codex, gemini, opencode, qwen." in cannot.stderr
+    assert cannot.returncode == 2 and "It works for claude-code, codex, gemini, opencode, qwen, pi." in cannot.stderr
 
     assert "are not read any more" in ok(cli, "attach", "off")
     shown = json.loads(ok(cli, "attach", "--json"))

@@ -204,7 +204,7 @@ class AcpNormaliser:
 
     def _thought_chunk(self, update: dict[str, Any]) -> None:
         text = update["content"].get("text")
-        if not text:
+        if not text or _matches(self._traits.notice_thoughts, text):
             return
         if self._item_type is not Thinking or update.get("messageId") != self._message:
             self._open_item(Thinking, update)

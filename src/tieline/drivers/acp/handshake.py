@@ -54,7 +54,10 @@ async def open_session(talk: AcpConversation, peer: Peer) -> None:
             method = "session/resume" if talk.initialized.has_session_method("resume") else "session/load"
             talk.native_id = spec.resume
             _protect_record(talk)
+            seen = talk.updates_seen
             session = await peer.request(method, {**where, "sessionId": spec.resume}, timeout=REQUEST_S)
+            if talk.preset.traits.load_begins and talk.updates_seen == seen:
+                raise talk.start_failed(f"it has no conversation {spec.resume!r}")
             if method == "session/load" and talk.preset.late_replay:
                 await _wait_for_replay(talk)
         session = session or {}

@@ -111,7 +111,9 @@ async def permission_ask(
     options: Sequence[Fields] = request.get("options") or ()
     plan = tool.text if tool.kind == "switch_mode" else ""
     given, notes, withheld = tool.arguments, tool.text, ""
-    if not given:
+    if tool.name in preset.subagents:
+        withheld = "What is done for this call: the agent asks nobody about that."
+    elif not given:
         given, notes, withheld = _describe_call(tool), "", _withheld(preset, tool)
         if not (preset.traits.title_is_action or tool.text or tool.described or tool.diffs):
             given, notes = {**given, "request": request["toolCall"]}, TELLS_NOTHING
@@ -160,6 +162,8 @@ def _describe_call(tool: AcpToolCall) -> Fields:
 
 
 def _withheld(preset: Preset, tool: AcpToolCall) -> str:
+    if preset.traits.asks_together:
+        return "The calls that it is about: they began before this turn."
     for pattern, words in preset.truncated_asks.items():
         if any(re.match(pattern, text, re.DOTALL) for text in (tool.title, tool.text)):
             return words

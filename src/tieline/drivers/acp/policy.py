@@ -39,6 +39,8 @@ def launch_command(preset: Preset, command: Sequence[str], spec: Spec, directory
     env = {**preset.env, **spec.env, **preset.fixed_env}
     if preset.mode_env and (mode := session_mode(preset, spec.policy)):
         env[preset.mode_env] = mode
+    if preset.directory_env:
+        env[preset.directory_env] = directory
     if spec.model and preset.model_env:
         env[preset.model_env] = spec.model
     files: dict[str, str] = {}

@@ -1,5 +1,6 @@
 """What a turn cost: the sum of the turns is what the model was asked for, however the conversation went on."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -24,8 +25,8 @@ class SpendingContract(DriverContractBase):
         after a crash, forked."""
         if not isinstance(rig, ModelRig):
             pytest.skip(f"{rig.driver.name}: its model does not count")
-        account = _Account(rig)
         features = rig.driver.features
+        account = _Account(rig, deltas=features.deltas)
         async with self.session(rig, place) as session:
             await account.turn(session)
             rig.play([Run("echo once")])
@@ -36,9 +37,10 @@ class SpendingContract(DriverContractBase):
         async with self.session(rig, place, resume=native) as session:
             await account.turn(session, "resumed")
             await account.broken(session, "aborted", session.interrupt)
-            await account.turn(session, "after an abort, and warm")
-            if "killed" not in rig.limits:
-                await account.broken(session, "crashed", _kill)
+            if "usable_when_interrupted" not in rig.limits:
+                await account.turn(session, "after an abort, and warm")
+                if "killed" not in rig.limits:
+                    await account.broken(session, "crashed", _kill)
         if "resumed_twice" in rig.limits:
             return
         async with self.session(rig, place, resume=native) as session:
@@ -56,8 +58,9 @@ async def _kill() -> None:
 class _Account:
     """Holds each turn's tokens against what the model told the agent during it."""
 
-    def __init__(self, rig: ModelRig) -> None:
+    def __init__(self, rig: ModelRig, *, deltas: bool) -> None:
         self._rig = rig
+        self._deltas = deltas
         self._before = (0, 0)
 
     def _served(self) -> tuple[int, int]:
@@ -80,13 +83,19 @@ class _Account:
         it has not told is not made up."""
         self._rig.play([Say("A story that ", chunks=1), Stall()])
         ended: Done | None = None
-        broken = False
+        begun = asyncio.Event()
+
+        async def break_off() -> None:
+            await (begun.wait() if self._deltas else self._rig.stalled())
+            await end()
+
+        breaking = asyncio.create_task(break_off())
         async for event in session.turn("tell me", timeout=60):
-            if isinstance(event, TextDelta) and not broken:
-                broken = True
-                await end()
+            if isinstance(event, TextDelta):
+                begun.set()
             elif isinstance(event, Done):
                 ended = event
+        await breaking
         assert ended is not None and ended.status in ("interrupted", "error"), (what, ended)
         told, served = _whole(ended.tokens), self._served()
         if "usage_of_broken_call" in self._rig.limits:  # it keeps what such a call told it to itself

@@ -42,6 +42,7 @@ class Chat:
         self._calls = 0
         self.told = (0, 0)
         self._text: list[str] = []
+        self._thoughts: list[str] = []
         self._tools: list[dict[str, Any]] = []
 
     async def start(self) -> None:
@@ -56,6 +57,7 @@ class Chat:
 
     async def think(self, text: str) -> None:
         self._said += len(text) // 4 + 1
+        self._thoughts.append(text)
         half = len(text) // 2
         for piece in (text[:half], text[half:]):
             await self._chunk({"reasoning_content": piece})
@@ -80,6 +82,8 @@ class Chat:
         reason = "tool_calls" if self._calls else "stop"
         if not self._streams:
             message = {"role": "assistant", "content": "".join(self._text), "tool_calls": self._tools or None}
+            if self._thoughts:
+                message["reasoning_content"] = "".join(self._thoughts)
             whole = self._frame("chat.completion", {"message": message, "finish_reason": reason})
             await self._request.respond(200, msgspec.json.encode({**whole, "usage": usage}))
             return

@@ -1,0 +1,56 @@
+"""Kimi Code in the mesh: the real one in a real terminal, with what `tieline install` writes, at a real hub."""
+
+from pathlib import Path
+
+import pytest
+from tests.asks.agents import MORE
+from tests.harnesses.installed_home import installed_home
+from tests.mesh.mcp_clients import OWNER, mesh_hub
+
+from tieline.harnesses.kimi import Kimi
+from tieline.mesh.framing import NOTICE
+from tieline.script import Call, Run, Say
+from tieline.testing.harness_terminals import kimi_home
+from tieline.testing.wait_for import eventually
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+BOUND = 180.0
+
+
+async def test_it_registers_with_its_first_prompt_and_has_its_messages_at_the_end_of_a_turn_and_with_a_prompt(
+    tmp_path: Path,
+) -> None:
+    async with (
+        installed_home(kimi_home(tmp_path, MORE), Kimi(), tmp_path) as home,
+        mesh_hub(tmp_path) as hub,
+        home.terminal() as terminal,
+    ):
+        await terminal.answer("Trust this folder?", "Enter")
+        await terminal.shows("No session yet")
+        assert not hub.agents
+        home.rig.play(
+            [Run("touch runs; while [ ! -e go ]; do sleep 0.1; done")],
+            [Say("The tool is over.")],
+            [Call("mcp__tieline__list_agents", {})],
+            [Say("I have it.")],
+        )
+        await terminal.submit("wait for the file")
+        await eventually((home.project / "runs").exists, "its command was not run", timeout=BOUND)
+        (member,) = [agent for agent in hub.agents if agent.harness == "kimi"]
+        assert member.cwd == str(home.project)
+        await hub.like(member, "working")
+        sent = await hub.mesh.send_message(OWNER, member.name, "news in between")
+        (home.project / "go").touch()
+        await terminal.shows("I have it.")
+        heard = home.rig.heard()
+        assert NOTICE in heard and "news in between" in heard
+        assert member.name in str(home.rig.model.requests[-1]["messages"][-1]), "our tools work"
+        await hub.receipt(sent.id, "seen_at")
+        await hub.like(member, "unknown")  # no hook tells that this turn is over
+        # Nothing wakes it: what comes now is handed over with its next prompt.
+        await hub.mesh.send_message(OWNER, member.name, "for the next turn")
+        home.rig.play([Say("I have both.")])
+        await terminal.submit("go on")
+        await terminal.shows("I have both.")
+        assert str(home.rig.model.requests[-1]).count("for the next turn") == 1
+        await hub.like(member, "idle")
