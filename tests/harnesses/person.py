@@ -89,9 +89,9 @@ async def run(env: Mapping[str, str], cwd: Path, *arguments: str) -> tuple[int, 
 
 
 async def person(
-    stack: AsyncExitStack, harness: str, root: Path, *, home_of: HarnessHomeFactory | None = None
+    stack: AsyncExitStack, harness: str, root: Path, *, home_of: HarnessHomeFactory | None = None, attach: bool = True
 ) -> Person:
-    """Who lets Tieline read along. The harness is on PATH by its own name."""
+    """Who lets Tieline read along, or not yet. The harness is on PATH by its own name."""
     home = await stack.enter_async_context((home_of or HOMES[harness])(root, BINARIES))
     programs = root / "programs"
     programs.mkdir()
@@ -100,7 +100,7 @@ async def person(
     config = Path(config_path(home.env))
     config.parent.mkdir(parents=True)
     config.write_text("[hub]\nport = 0\n")
-    status, output = await run(home.env, root, "install", harness, "--attach", "--yes")
+    status, output = await run(home.env, root, "install", harness, *(["--attach"] if attach else []), "--yes")
     assert status == 0, output
     stack.push_async_callback(run, home.env, root, "down")
     status, output = await run(home.env, root, "up")

@@ -12,7 +12,7 @@ from tests.harnesses.prompt_ends import prompt_status
 
 from tieline.bootstrap.daemon import hub_on
 from tieline.config import Config, HubConfig
-from tieline.events import Answer, Done, Event, Init, Text, ToolResult, ToolUse, TurnStarted
+from tieline.events import Answer, Done, Event, Init, Status, Text, ToolResult, ToolUse, TurnStarted
 from tieline.harnesses import installer
 from tieline.harnesses.attach_consent import agree
 from tieline.harnesses.base import InstallOptions
@@ -128,13 +128,16 @@ async def test_a_terminal_is_read_answered_and_prompted_from_elsewhere(tmp_path:
             waiting = await manager.prompt(session.id, "a prompt from the phone", id="p1")
             await terminal.answer("Do you want to proceed?", "Enter")
             await nothing_pending(manager)
+            await manager.steer(session.id, "and be quick")
             play([Say("Hello, phone.")])
             (rig.home.project / "go").touch()
             await terminal.shows("Hello, phone.")
+            assert "and be quick" in rig.home.rig.heard()
             assert "a prompt from the phone" in await terminal.screen()
             events = await turns(manager, session.id, 4)
             answers = [(event.by, event.decision) for event in events if isinstance(event, Answer)]
             assert answers == [("alice", "allow"), ("alice", "deny"), (AT_THE_TERMINAL, "allow")]
+            assert [event.detail for event in events if isinstance(event, Status)] == ["and be quick"]
             assert await prompt_status(manager, session.id, waiting.id) == "done"
             once(events)
 

@@ -66,6 +66,32 @@ async def test_each_event_once_whatever_happens_beside_the_terminal(harness: str
             await asked_while_the_hub_dies_and_cleared(at, terminal, session, told)
 
 
+@pytest.mark.parametrize("harness", ["claude-code", "codex", "opencode"])
+async def test_turns_without_a_hub_are_told_once_when_it_is_back(harness: str, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        at = await person(stack, harness, tmp_path)
+        terminal = await stack.enter_async_context(at.home.terminal(*ARGUMENTS.get(harness, ())))
+        session = (await at.turn(terminal, "the first", "The first has ended.", 1)).id
+        await at.kill_hub()
+        for number in ("second", "third"):
+            at.home.rig.play([Run(f"touch {number}")], [Say(f"The {number} has ended.")])
+            await terminal.submit(f"the {number}")
+            await terminal.shows(f"The {number} has ended.")
+        await at.start_hub()
+        told = await logged(at, session, lambda told: len(ended(told)) == 3)
+        await at.turn(terminal, "the fourth", "The fourth has ended.", 4)
+        await at.kill_hub()
+        await at.start_hub()
+        assert (await at.session("attached", "idle", 4)).id == session
+        told = await logged(at, session, lambda told: len(ended(told)) == 4)
+        each_once(told)
+        assert prompts(told) == ["the first", "the second", "the third", "the fourth"]
+        assert ended(told) == ["success"] * 4
+        assert [event.status for event in told if isinstance(event, ToolResult)] == ["ok"] * 2
+        status, shown = await at.tieline("sessions")
+        assert status == 0 and "terminal" in shown, shown
+
+
 async def words_in_the_middle_of_a_turn(at: Person, terminal: TmuxTerminal) -> str:
     """The session. The hub is killed after the words were told."""
     project = at.home.project
