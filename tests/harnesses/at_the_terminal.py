@@ -31,6 +31,9 @@ def asks_for_commands(harness: str, home: HarnessHome) -> None:
             (home.project / "opencode.json").write_bytes(msgspec.json.encode(settings))
         case "gemini":
             home.argv = home.argv[: home.argv.index("--approval-mode")]
+        case "pi":  # which compacts no history as short as this one
+            settings = {"compaction": {"keepRecentTokens": 1}}
+            (home.home / ".pi/agent/settings.json").write_bytes(msgspec.json.encode(settings))
         case "qwen":
             home.argv = (*home.argv, "--approval-mode", "default")
             file = home.home / ".qwen" / "settings.json"
