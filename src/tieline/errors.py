@@ -96,6 +96,14 @@ class PolicyUnenforceable(UsageError):
         self.capabilities = tuple(capabilities)
 
 
+class RepositoryRuns(PolicyUnenforceable):
+    """The agent would run a file of the session's repository, although commands are not allowed."""
+
+    def __init__(self, agent: str, path: str, trust: str) -> None:
+        super().__init__(agent, ["shell"], f"it runs {path}, whoever wrote that")
+        self.hint = f"{self.hint} If you trust the repository: {trust}"
+
+
 class AgentError(TielineError):
     def __init__(self, agent: str, message: str, *, hint: str = "") -> None:
         super().__init__(f"{agent}: {message}", hint=hint)

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from importlib.metadata import version
 from pathlib import Path
 
-import msgspec
 import pytest
+from tests.drivers.hostile_repository import COMMANDS_NOT_ALLOWED, WORDS, HostileRepository
 
 from tieline.api import open_session
 from tieline.drivers.base import Attachment, Prompt
@@ -326,38 +326,35 @@ def test_the_sdk_is_pinned() -> None:
 # --- a repository of somebody else ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", [Policy("deny", "deny", "deny"), Policy("allow", "ask", "allow")], ids=str)
+@COMMANDS_NOT_ALLOWED
 async def test_a_repositorys_settings_run_nothing_where_commands_are_not_allowed(
     tmp_path: Path, place: Path, policy: Policy
 ) -> None:
     """By themselves hooks, MCP servers and key helpers run before anybody is asked."""
-    ran = tmp_path / "ran"
-    ran.mkdir()
+    hostile = HostileRepository(place, tmp_path)
     fired = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd")
-    hooks = {name: [{"hooks": [{"type": "command", "command": f"touch {ran}/{name}"}]}] for name in fired}
+    hooks = {name: [{"hooks": [{"type": "command", "command": hostile.command(name)}]}] for name in fired}
     settings = {
         "hooks": hooks,
-        "apiKeyHelper": f"touch {ran}/key; echo key",
+        "apiKeyHelper": f"{hostile.command('key')}; echo key",
         "env": {"BASH_ENV": f"{place}/env.sh", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1"},
         "enableAllProjectMcpServers": True,
         "permissions": {"deny": ["Read(./secret.txt)"]},
     }
-    server = {"command": "sh", "args": ["-c", f"touch {ran}/server; cat"]}
-    (place / ".git").mkdir()
-    (place / ".claude").mkdir()
-    (place / ".claude/settings.json").write_bytes(msgspec.json.encode(settings))
-    (place / ".claude/settings.local.json").write_bytes(msgspec.json.encode({"hooks": hooks}))
-    (place / ".mcp.json").write_bytes(msgspec.json.encode({"mcpServers": {"own": server}}))
-    (place / "CLAUDE.md").write_text("Words of the repository. @more.md")
-    (place / "more.md").write_text("Imported words.")
-    (place / "secret.txt").write_text("A secret of the place.")
+    program, *arguments = hostile.server("server")
+    hostile.write(".claude/settings.json", settings)
+    hostile.write(".claude/settings.local.json", {"hooks": hooks})
+    hostile.write(".mcp.json", {"mcpServers": {"own": {"command": program, "args": arguments}}})
+    hostile.write("CLAUDE.md", f"{WORDS} @more.md")
+    hostile.write("more.md", "Imported words.")
+    hostile.write("secret.txt", "A secret of the place.")
     async with ClaudeCodeRig(tmp_path / "home") as rig:
         rig.play([Call("Read", {"file_path": str(place / "secret.txt")})], [Say("Done.")])
         async with talk(rig, place, policy) as session:
             events = await collect(session.turn("read it"))
         assert done(events).status == "success"
-        assert not list(ran.iterdir())
+        assert not hostile.ran
         (told,) = (event.message for event in events if isinstance(event, Warning) and "left out" in event.message)
         assert ".claude/settings.json, .claude/settings.local.json, .mcp.json. If you trust it" in told
-        assert "Words of the repository." in rig.heard() and "Imported words." in rig.heard()
+        assert WORDS in rig.heard() and "Imported words." in rig.heard()
         assert "A secret of the place." not in rig.heard()  # what a repository denies holds

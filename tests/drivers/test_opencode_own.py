@@ -8,18 +8,21 @@ from pathlib import Path
 import msgspec
 import pytest
 import pytest_asyncio
+from tests.drivers.hostile_opencode import opencode_plugins, opencode_settings
+from tests.drivers.hostile_repository import COMMANDS_NOT_ALLOWED, WORDS, HostileRepository
 from tests.drivers.opencode_sessions import PROGRAM, kept_open, one_turn, open_
 
 from tieline.api import open_session
 from tieline.drivers.base import Attachment, Prompt
 from tieline.drivers.opencode.driver import OpenCode, create
-from tieline.drivers.opencode.launch import NO_PROJECT
-from tieline.errors import Unsupported, UsageError
+from tieline.drivers.opencode_project import NO_PROJECT
+from tieline.errors import RepositoryRuns, Unsupported, UsageError
 from tieline.events import Answer, Ask, Command, Diff, Edit, OtherAction, ToolResult, ToolUse, Warning
 from tieline.policy import Policy
 from tieline.script import Call, Fail, Run, Say, Stall, Write
 from tieline.testing.rigs.opencode import BorrowedRig, OpenCodeRig
 from tieline.testing.stream_checks import collect, done, of, the
+from tieline.testing.wait_for import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
@@ -92,28 +95,35 @@ async def test_nor_are_the_users_denials_widened(tmp_path: Path, place: Path) ->
     assert [result.status for result in of(seen, ToolResult)] == ["denied", "ok"]
 
 
-@pytest.mark.parametrize("policy", [Policy("deny", "deny", "deny"), Policy("allow", "ask", "allow")], ids=str)
+@COMMANDS_NOT_ALLOWED
 async def test_a_repositorys_settings_run_nothing_where_commands_are_not_allowed(
-    tmp_path: Path, place: Path, policy: Policy
+    rig: BorrowedRig, tmp_path: Path, place: Path, policy: Policy
 ) -> None:
-    """By themselves its plugins and MCP servers start with the session."""
-    ran = tmp_path / "ran"
-    ran.mkdir()
-    (place / ".git").mkdir()
-    (place / ".opencode/plugin").mkdir(parents=True)
-    plugin = (
-        f'import fs from "fs"; export const P = async () => {{ fs.writeFileSync("{ran}/plugin", ""); return {{}} }}'
-    )
-    (place / ".opencode/plugin/own.js").write_text(plugin)
-    server = {"type": "local", "command": ["sh", "-c", f"touch {ran}/server; cat"], "enabled": True}
-    (place / "opencode.json").write_bytes(msgspec.json.encode({"mcp": {"own": server}}))
-    (place / "AGENTS.md").write_text("Words of the repository.")
-    async with OpenCodeRig(tmp_path / "home", PROGRAM) as rig:
-        rig.play([Say("Done.")])
-        seen = await one_turn(rig, place, policy=policy)
-        assert not list(ran.iterdir())
-        assert "opencode.json, .opencode. If you trust it" in the(seen, Warning).message
-        assert "Words of the repository." in rig.heard()
+    """By themselves its MCP servers start with the session, and its formatters with an edit."""
+    hostile = HostileRepository(place, tmp_path)
+    hostile.write("opencode.json", opencode_settings(hostile))
+    hostile.write("AGENTS.md", WORDS)
+    rig.play([Write("new.txt", "x\n")], [Say("Done.")])
+    seen = await one_turn(rig, place, policy=policy)
+    assert not hostile.ran
+    assert "opencode.json. If you trust it" in the(seen, Warning).message
+    assert WORDS in rig.heard()
+
+
+@pytest.mark.parametrize("way", opencode_plugins)
+async def test_a_repository_with_plugins_is_refused_where_commands_are_not_allowed(
+    rig: BorrowedRig, tmp_path: Path, place: Path, way: str
+) -> None:
+    """OpenCode loads them although it is told not to read the repository's settings."""
+    hostile = HostileRepository(place, tmp_path)
+    opencode_plugins[way](hostile)
+    with pytest.raises(RepositoryRuns) as refused:
+        await one_turn(rig, place, policy=ASK_SHELL)
+    assert str(place) in refused.value.message
+    rig.play([Say("Done.")])
+    async with open_(rig, place, policy=ASK_SHELL, accept_unenforced=True) as session:
+        await collect(session.turn("go"))
+        await eventually(lambda: hostile.ran == {"plugin"}, "it need not be refused")
 
 
 async def test_a_redirection_alone_is_not_asked_for(rig: BorrowedRig, place: Path) -> None:

@@ -1,8 +1,9 @@
-"""The folders in which agents look for a repository's settings, rules, hooks and instructions; the last as text; and
-which settings are left out."""
+"""The folders in which agents look for a repository's settings, rules, hooks and instructions; the last as text; which
+settings are left out; and which files run although they are."""
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,8 @@ MAX_LINK = 8192
 """Bytes of the file by which a linked worktree names its repository."""
 MAX_INSTRUCTIONS = 32 * 1024
 """Of all of them together: an argument has no room for 128 KiB."""
+MAX_SETTINGS = 256 * 1024
+LEFT_OUT = "the repository's own settings are left out where commands are not allowed"
 
 
 def repository_folders(cwd: str) -> list[Path]:
@@ -48,17 +51,43 @@ def repository_instructions(cwd: str, names: Sequence[str], *, above_only: bool 
     return ""
 
 
+def settings_found(cwd: str, names: Sequence[str], home: str) -> tuple[str, ...]:
+    """Which of these settings the repository has. Those of the person's own home are no repository's."""
+    folders = _folders_above(cwd, home)
+    # `Path.exists` raises for a folder that is closed to us, and the session would not open.
+    return tuple(name for name in names if any(os.path.lexists(folder / name) for folder in folders))
+
+
 def settings_left_out(cwd: str, names: Sequence[str], home: str, hint: str) -> tuple[Warning, ...]:
     """Tells the person which of these settings the repository has, when its agent does not read them; `hint`: what to
-    say if it should. Those of the person's own home are no repository's."""
-    here = Path(cwd).absolute()
-    folders = [each for each in repository_folders(cwd) if (each == here or each in here.parents) and str(each) != home]
-    # `Path.exists` raises for a folder that is closed to us, and the session would not open.
-    found = [name for name in names if any(os.path.exists(folder / name) for folder in folders)]  # noqa: PTH110
-    if not found:
-        return ()
-    what = "the repository's own settings are left out where commands are not allowed"
-    return (Warning(f"{what}: {', '.join(found)}. If you trust it: {hint}"),)
+    say if it should."""
+    found = settings_found(cwd, names, home)
+    return (Warning(f"{LEFT_OUT}: {', '.join(found)}. If you trust it: {hint}"),) if found else ()
+
+
+def file_that_runs(cwd: str, patterns: Mapping[str, str], home: str) -> str:
+    """The first file of the repository that its agent would run, whatever it is told; empty: none. `patterns`: names of
+    such files, each with what its content has to match; one that cannot be read whole matches."""
+    for folder in _folders_above(cwd, home):
+        for name, content in patterns.items():
+            for path in sorted(folder.glob(name)):
+                text = _text_or_none(path) if content else ""
+                if text is None or re.search(content, text, re.IGNORECASE):
+                    return str(path)
+    return ""
+
+
+def _folders_above(cwd: str, home: str) -> list[Path]:
+    """The folders of the repository that are above the session's, and its own; not the person's home."""
+    above = {each for start in (Path(cwd).absolute(), Path(cwd).resolve()) for each in (start, *start.parents)}
+    return [each for each in repository_folders(cwd) if each in above and str(each) != home]
+
+
+def _text_or_none(path: Path) -> str | None:
+    with suppress(OSError):
+        content = read_regular(path, MAX_SETTINGS + 1)
+        return None if len(content) > MAX_SETTINGS else content.decode(errors="replace")
+    return None
 
 
 def _main_checkout(root: Path) -> Path | None:

@@ -17,23 +17,22 @@ from msgspec.structs import replace
 
 from ...background_tasks import cancel_and_wait
 from ...config import setting
-from ...errors import AgentError, AgentStartFailed, Unsupported, UsageError
+from ...errors import AgentError, AgentStartFailed, RepositoryRuns, Unsupported, UsageError
 from ...events import Warning
 from ...policy import Policy, Receipt
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..model_list import ModelList, mappings, model_list, nearest_models
+from ..opencode_project import INSTRUCTIONS, NO_PROJECT, PROJECT_SETTINGS, RUNS
 from ..registry import parse_options
-from ..repository_folders import repository_instructions, settings_left_out
+from ..repository_folders import file_that_runs, repository_instructions, settings_left_out
 from ..version_command import ask_version
 from .conversation import OpenCodeConversation
 from .event_stream import EventStream
 from .launch import (
     ARGS,
+    CWD,
     INSTALL,
-    INSTRUCTIONS,
-    NO_PROJECT,
     PROGRAM,
-    PROJECT_SETTINGS,
     RESERVED_ARGS,
     TRUST,
     launch_command,
@@ -139,6 +138,8 @@ class OpenCode:
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[OpenCodeConversation, None]:
+        if not spec.accept_unenforced and (runs := await self._file_that_runs(spec)):
+            raise RepositoryRuns(self.name, runs, TRUST)
         body = prompt_body(self.name, await self._instructed(spec), self.options.agent)
         async with self._server(spec) as shared:
             server = shared.server
@@ -157,6 +158,12 @@ class OpenCode:
         """Whether our own server does not read the settings of the session's repository."""
         env = {**spec.env, **self.env}
         return not (self.options.url or spec.policy.shell == "allow" or reads_project(env))
+
+    async def _file_that_runs(self, spec: Spec) -> str:
+        """A plugin of the repository that our own server would load although it does not read its settings."""
+        if not self._leaves_out(spec):
+            return ""
+        return await asyncio.to_thread(file_that_runs, spec.cwd, RUNS, spec.env.get("HOME", ""))
 
     async def _left_out(self, spec: Spec) -> tuple[Warning, ...]:
         if not self._leaves_out(spec) or NO_PROJECT in {**spec.env, **self.env}:  # then its user knows
@@ -216,9 +223,11 @@ class OpenCode:
         return conversation
 
     async def list_models(self, cwd: str, env: Mapping[str, str]) -> ModelList:
-        async with self._server(Spec(cwd=cwd, env=env)) as shared:
+        spec = Spec(cwd=cwd, env=env)
+        async with self._server(spec) as shared:
             try:
-                return model_list((await _models(shared.server, cwd)).items(), certain=True)
+                place = CWD if await self._file_that_runs(spec) else cwd
+                return model_list((await _models(shared.server, place)).items(), certain=True)
             except (OpenCodeError, ServerUnreachable) as error:
                 raise AgentStartFailed(self.name, f"it does not list its models:  {error}") from error
 

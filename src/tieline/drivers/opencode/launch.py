@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import AgentMissing, UsageError
+from ..opencode_project import NO_PROJECT
 
 if TYPE_CHECKING:
     from ..base import McpServer
@@ -20,13 +21,7 @@ PROGRAM = "opencode"
 INSTALL = "Install it with `npm install -g opencode-ai`, or name the executable in the agent's `command`."
 PASSWORD = "OPENCODE_SERVER_PASSWORD"
 CONFIG = "OPENCODE_CONFIG_CONTENT"
-NO_PROJECT = "OPENCODE_DISABLE_PROJECT_CONFIG"
-"""A repository's own settings, plugins and instructions are not there. It starts the plugins and tool servers that they
-name without asking anybody."""
-PROJECT_SETTINGS = ("opencode.json", "opencode.jsonc", ".opencode")
 TRUST = 'env = { OPENCODE_DISABLE_PROJECT_CONFIG = "0" } under [agents.opencode] of tieline.toml.'
-INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
-"""What it reads of a repository otherwise: the first of these that there is."""
 TRUSTED = {"trusted": True}
 """For a start ahead of which it is known that commands are allowed."""
 
