@@ -20,6 +20,7 @@ from tests.hub.test_hooks import toml
 
 from tieline.harnesses import registry
 from tieline.harnesses.gemini_terminal import GeminiTerminal
+from tieline.harnesses.pi_terminal import PiTerminal
 from tieline.harnesses.qwen_terminal import QwenTerminal
 from tieline.script import Say
 from tieline.testing.cli_process import Terminal
@@ -118,7 +119,7 @@ WAYS: Mapping[str, Way] = {
 """The columns of the matrix."""
 
 
-TERMINAL_ONLY = {"gemini": GeminiTerminal, "qwen": QwenTerminal}
+TERMINAL_ONLY = {"gemini": GeminiTerminal, "qwen": QwenTerminal, "pi": PiTerminal}
 """Harnesses that take an answer at the terminal alone: the tests of each in its terminal have what is shown of them."""
 
 
