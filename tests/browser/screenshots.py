@@ -47,9 +47,11 @@ async def take(out: Path, only: str) -> None:
         hub.agent("codex", [Say("I begin with the **second** half.", chunks=2), Stall()])
         hub.agent("maker", [Run("echo one > one.txt")], [Say("Made.")])
         hub.agent("claude-code", [Write("notes.txt", "one\ntwo\n")], [Say("Written.")])
-        await hub.fill("showcase", EVENTS)
         async with hub:
             await hub.session("claude-code", id="showcase", title="Mend the greeting")
+            await hub.kill()
+            await hub.fill("showcase", EVENTS)
+            await hub.start()
             (hub.place / "greeting.py").write_text('def greet(name: str) -> str:\n    return f"Hello, {name}!"\n')
             await hub.session(
                 "maker", id="branched", title="One more file", prompt="Make one", policy="full", worktree=True

@@ -96,7 +96,7 @@ function Content({ at }: { at: Route }) {
     case 'new-schedule': return <ScheduleList adding={at.page === 'new-schedule'} />
     case 'schedule': return <SchedulePage key={at.id} id={at.id} />
     case 'unknown': return <Pane><Empty icon="search" title="Page not found"><a class="button" href="/" data-internal="1">All sessions</a></Empty></Pane>
-    default: return <section class="pane welcome" aria-label="No session is open"><Empty icon="sessions" title="Choose a session"><p>Or start a new one.</p><a class="button primary" href="/new" data-internal="1">New session</a></Empty></section>
+    default: return <section class="pane welcome" aria-label="No session is open"><Empty icon="sessions" title="Choose a session"><p>Or start a new one. <kbd>Ctrl+K</kbd> finds anything.</p><a class="button primary" href="/new" data-internal="1">New session</a></Empty></section>
   }
 }
 

@@ -62,7 +62,7 @@ export function ConnectionBar({ session }: { session?: P.SessionRecord }) {
   const offline = offlineNodes.length > 0 && hub.health === 'good' ? `${offlineNodes.map((node) => node.name || node.id).join(', ')} offline` : ''
   const worst = legs.find((leg) => leg.health === 'bad') ?? legs.find((leg) => leg.health === 'busy' && leg.name === 'hub')
   return (
-    <div class="connection" data-hub={connectionState.value.state}>
+    <div class="connection" data-hub={connectionState.value.state} data-of={session ? 'session' : 'hub'}>
       <span class="legs" aria-hidden="true">
         <span class="stop">you</span>
         {legs.map((leg) => <span key={leg.name} class="leg"><span class={`wire ${leg.health}`} title={leg.description} /><span class="stop">{leg.name}</span></span>)}

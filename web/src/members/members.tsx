@@ -31,7 +31,7 @@ export function Members() {
             <a class="letter" href={memberUrl(member)} data-internal="1">
               <div class="row"><strong class="grow ellipsis">{memberName(member)}</strong><Presence of={member} /></div>
               {memberSummary(member) && <div class="ellipsis">{memberSummary(member)}</div>}
-              <div class="letter-head"><span class="faint">{memberPlace(member)}</span>{member.unread ? <span class="tag">{member.unread} unread</span> : null}{member.seen_at ? <span class="faint">{ago(member.seen_at, now.value)}</span> : null}</div>
+              <div class="letter-head"><span class="faint">{[memberPlace(member), member.seen_at ? ago(member.seen_at, now.value) : ''].filter(Boolean).join(' · ')}</span>{member.unread ? <span class="tag">{member.unread} unread</span> : null}</div>
             </a>
           </li>
         ))}

@@ -7,7 +7,7 @@ import { usePolled } from '../messages/layout'
 import { abbreviateHome, agentName } from '../shared/format'
 import { visible, visibleLine } from '../shared/visible-text'
 import { nodes, now, sessions } from '../store/store'
-import { Pane, Problem } from '../ui/components'
+import { Pane, PathText, Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { ScheduleForm } from './schedule-form'
 import { NextTime, RunChip, ScheduleButtons, schedulePath } from './schedule-list'
@@ -66,7 +66,7 @@ function Facts({ schedule }: { schedule: P.ScheduleView }) {
     ['Policy', `edits: ${policy.file_write ?? 'ask'}, commands: ${policy.shell ?? 'ask'}, network: ${policy.network ?? 'ask'}`],
     ['Overlap', OVERLAP[schedule.overlap]], ['Missed', MISSED[schedule.missed]], ['Added by', schedule.created_by],
   ]
-  return <dl class="facts">{facts.filter(([, text]) => text).map(([name, text]) => <div key={name}><dt>{name}</dt><dd>{visibleLine(text)}</dd></div>)}</dl>
+  return <dl class="facts">{facts.filter(([, text]) => text).map(([name, text]) => <div key={name}><dt>{name}</dt><dd>{name === 'Directory' ? <PathText text={visibleLine(text)} /> : visibleLine(text)}</dd></div>)}</dl>
 }
 
 function Run({ run, zone }: { run: P.ScheduleRun; zone: string }) {

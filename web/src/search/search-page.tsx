@@ -128,7 +128,7 @@ function SessionHit({ hit }: { hit: P.SessionHit }) {
   return (
     <a class="hit session-hit" href={sessionUrl(hit.session)} data-internal="1">
       <AgentMark agent={hit.agent} />
-      <span class="grow"><strong class="ellipsis block">{visibleLine(hit.title || baseName(hit.cwd))}</strong><span class="faint ellipsis block small-text">{visibleLine(abbreviateHome(hit.cwd, node?.home))}</span></span>
+      <span class="grow"><strong class="ellipsis block">{visibleLine(hit.title || baseName(hit.cwd))}</strong><span class="faint ellipsis path block small-text"><bdi>{visibleLine(abbreviateHome(hit.cwd, node?.home))}</bdi></span></span>
       <span class="faint when">{ago(hit.active_at, now.value)}</span>
     </a>
   )

@@ -181,7 +181,7 @@ function SessionGroup({ group }: { group: Group }) {
     <section aria-label={group.title || 'All'}>
       {group.title && (
         <h2 class="group-head">
-          <button type="button" aria-expanded={open} onClick={() => toggleGroup(group.key)}><span class={open ? 'turned' : ''}><Icon name="chevron" /></span><span class="ellipsis">{group.title}</span><span class="faint">{group.sessions.length}</span></button>
+          <button type="button" aria-expanded={open} onClick={() => toggleGroup(group.key)}><span class={open ? 'turned' : ''}><Icon name="chevron" /></span><span class={`ellipsis ${group.key.startsWith('project ') ? 'path' : ''}`}><bdi>{group.title}</bdi></span><span class="faint">{group.sessions.length}</span></button>
         </h2>
       )}
       {open && <ul>{group.sessions.map((session) => <li key={session.id} class="session-item"><SessionRow session={session} /></li>)}</ul>}
@@ -197,6 +197,7 @@ function SessionRow({ session }: { session: P.SessionRecord }) {
   const current = here.page === 'session' && here.id === session.id
   const spent = cost(session.tokens)
   const pinnedHere = isPinned(session.id)
+  const said = session.status === 'failed' && session.problem ? visibleLine(session.problem) : plainLine(session.last_line)
   return (
     <>
       <a class={`session ${shown} ${count ? 'unread' : ''}`} href={sessionUrl(session.id)} data-internal="1" aria-current={current ? 'page' : undefined}>
@@ -206,7 +207,7 @@ function SessionRow({ session }: { session: P.SessionRecord }) {
             <strong class="ellipsis">{sessionTitle(session)}</strong>
             <span class="faint when">{ago(session.active_at || session.created_at, now.value)}</span>
           </span>
-          <span class="session-line ellipsis">{session.status === 'failed' && session.problem ? visibleLine(session.problem) : plainLine(session.last_line) || visibleLine(abbreviateHome(session.cwd, node?.home))}</span>
+          {said ? <span class="session-line ellipsis">{said}</span> : <span class="session-line ellipsis path"><bdi>{visibleLine(abbreviateHome(session.cwd, node?.home))}</bdi></span>}
           <span class="session-tags">
             <span class={`chip ${shown}`}>{STATE_LABELS[shown]}</span>
             {session.kind === 'attached' && <span class="chip">terminal</span>}

@@ -47,6 +47,7 @@ export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'di
   if (!session) return <Pane><p class="loading" role="status">Loading …</p></Pane>
   const node = nodes.value.get(session.node)
   const shown = sessionState(session, node)
+  const asked = visibleAsks.value.some((one) => one.session === id && one.status === 'pending') // told before the session waits: what follows then moves nothing
   const docked = (panel: 'diff' | 'info') => (isDesktop.value ? dock.value === panel : undefined)
   return (
     <>
@@ -55,7 +56,7 @@ export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'di
           <button type="button" class="plain back" aria-label="Back to all sessions" onClick={() => navigate('/')}><Icon name="back" /></button>
           <div class="pane-title">
             <h1>{sessionTitle(session)}</h1>
-            <p class="faint"><span class={`chip ${shown}`}>{STATE_LABELS[shown]}</span> {session.kind === 'attached' && <span class="chip" title="Runs in a terminal">terminal</span>} <span class="ellipsis">{visibleLine(abbreviateHome(session.cwd, node?.home))}</span></p>
+            <p class="faint"><span class={`chip ${shown}`}>{STATE_LABELS[shown]}</span> {session.kind === 'attached' && <span class="chip" title="Runs in a terminal">terminal</span>} <span class="ellipsis path"><bdi>{visibleLine(abbreviateHome(session.cwd, node?.home))}</bdi></span></p>
           </div>
           <button type="button" class="plain" aria-label="Changes" title="Changes (d)" aria-expanded={docked('diff')} onClick={() => showPanel(id, 'diff')}><Icon name="diff" /></button>
           <button type="button" class="plain" aria-label="About this session" title="About (i)" aria-expanded={docked('info')} onClick={() => showPanel(id, 'info')}><Icon name="more" /></button>
@@ -68,7 +69,7 @@ export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'di
           <FilesOf.Provider value={id}><VirtualList key={open.session} items={open.items.value} row={(item) => <ThreadRow key={item.key} item={item} session={open.session} marked={item.key === place.row} />} marked={place.row} onTop={() => void loadOlder(open)}>
             {open.items.value.length === 0 && <Empty icon="sessions" title="No messages yet"><p>Write the first prompt below. {agentName(session.agent)} works in <code>{abbreviateHome(session.cwd, node?.home)}</code>.</p></Empty>}
             <OtherAsks session={id} thread={open} />
-            {shown === 'working' && <p class="working" aria-hidden="true"><span class="dots"><i /><i /><i /></span></p>}
+            {shown === 'working' && !asked && <p class="working" aria-hidden="true"><span class="dots"><i /><i /><i /></span></p>}
           </VirtualList></FilesOf.Provider>
         ) : <div class="thread-frame"><p class="loading" role="status">Loading …</p></div>}
         {session.kind === 'attached' && session.status === 'closed' ? <TerminalClosed session={session} />

@@ -9,7 +9,7 @@ import type * as P from '../generated/protocol'
 import { agentName, ago, canDo, compactNumber, cost, duration, enforcement, sessionTitle } from '../shared/format'
 import { visible } from '../shared/visible-text'
 import { nodes, now, thread } from '../store/store'
-import { Problem, Sheet } from '../ui/components'
+import { PathText, Problem, Sheet } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { lazy } from '../ui/lazy'
 import { EffortSelect } from './effort-select'
@@ -121,7 +121,7 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
         {modelNow && <div><dt>Model</dt><dd>{modelNow}</dd></div>}
         {session.mode && <div><dt>Mode</dt><dd>{session.mode}</dd></div>}
         <div><dt>Machine</dt><dd>{node?.name || session.node}</dd></div>
-        <div><dt>Directory</dt><dd><code>{visible(session.cwd)}</code></dd></div>
+        <div><dt>Directory</dt><dd><code><PathText text={visible(session.cwd)} /></code></dd></div>
         {session.branch && <div><dt>Branch</dt><dd><code>{visible(session.branch)}</code></dd></div>}
         {init?.receipt && ([['file_write', 'Edits'], ['shell', 'Commands'], ['network', 'Network']] as const).map(([one, name]) => (
           <div key={one}><dt>{name}</dt><dd>{enforcement(init.receipt![one])}</dd></div>

@@ -37,6 +37,9 @@ export function Pane(props: { class?: string; label?: string; children: Componen
   return <main id="content" class={`pane ${props.class ?? ''}`} tabIndex={-1} aria-label={props.label}>{props.children}</main>
 }
 
+/** A path that is broken where its parts end, before it is broken inside a name. */
+export const PathText = ({ text }: { text: string }) => <>{text.split('/').map((part, place) => (place ? <>/<wbr />{part}</> : part))}</>
+
 const HOLD_MS = 900
 
 /** Confirms when it is held; the keyboard and screen readers press it twice instead. */
