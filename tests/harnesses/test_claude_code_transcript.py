@@ -95,7 +95,7 @@ def test_a_long_history_is_read_to_its_end_and_each_byte_once(tmp_path: Path, by
     with path.open("ab") as grown:
         grown.write(turn(TURNS))
     assert [line.id for line in read_all(after)] == [f"{kind}-{TURNS}" for kind in "uad"]
-    assert bytes_read() <= len(turn(TURNS)) + 2
+    assert bytes_read() <= len(turn(TURNS)) + transcript_file.TAIL_BYTES
 
 
 def test_the_line_of_the_cursor_may_be_longer_than_a_part(tmp_path: Path) -> None:
@@ -107,6 +107,38 @@ def test_the_line_of_the_cursor_may_be_longer_than_a_part(tmp_path: Path) -> Non
         "a-1",
         "d-1",
     ]
+
+
+def turns(*numbers: int) -> bytes:
+    return b"".join(map(turn, numbers))
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize(
+    ("now", "read"),
+    [
+        (turns(2, 3), [3]),  # its beginning was taken out: the last line that was read stands elsewhere
+        (turns(7, 8, 9, 0, 1, 2, 3), [3]),  # it has more before that line
+        (turns(0, 1, 2), []),  # nothing is new
+        (turns(5, 6), []),  # the last line is no more: what may be known is not told twice
+    ],
+)
+def test_a_transcript_that_is_rotated_or_shortened_is_read_on_where_it_was_left(
+    now: bytes, read: list[int], in_place: bool, tmp_path: Path
+) -> None:
+    path, fresh = tmp_path / "s.jsonl", tmp_path / "new.jsonl"
+    path.write_bytes(turns(0, 1, 2))
+    file = ClaudeCodeTranscriptFile(path, TranscriptCursor())
+    assert len(read_all(file)) == 9
+    if in_place:
+        path.write_bytes(now)
+    else:
+        fresh.write_bytes(now)
+        fresh.replace(path)
+    assert [line.id for line in read_all(file)] == [f"{kind}-{number}" for number in read for kind in "uad"]
+    with path.open("ab") as grown:
+        grown.write(turn(10))
+    assert [line.id for line in read_all(file)] == ["u-10", "a-10", "d-10"]
 
 
 @asynccontextmanager

@@ -24,6 +24,8 @@ MAX_LINE = 64 * 1024 * 1024
 """A longer line is left out."""
 MAX_HEAD = 64 * 1024
 """The first lines, which say when a session began."""
+TAIL_BYTES = 64
+"""The end of what was read last. If it is not there any more, the file was written anew."""
 MAX_PROJECTS = 10_000
 
 Message = dict[str, Any]
@@ -75,6 +77,7 @@ class TranscriptFile:
         self.path = path
         self._offset = 0
         self._inode = 0
+        self._tail = b""  # before the offset
         self._last = cursor  # the last line that was read
         self._skipping = False  # the rest of a line that is too long
 
@@ -98,16 +101,17 @@ class TranscriptFile:
             os.close(descriptor)
 
     def _at_line(self, descriptor: int) -> bool:
-        return self._skipping or not self._offset or os.pread(descriptor, 1, self._offset - 1) == b"\n"
+        return os.pread(descriptor, len(self._tail), self._offset - len(self._tail)) == self._tail
 
     def _read(self, descriptor: int) -> tuple[list[TranscriptLine], bool]:
         data, more = _whole_lines(descriptor, self._offset)
         if data is None:
             self._offset += MAX_LINE
-            self._skipping = True
+            self._skipping, self._tail = True, b""
             return [], True
         start, lines = self._offset, list[TranscriptLine]()
         self._offset += len(data)
+        self._tail = data[-TAIL_BYTES:] or self._tail
         for raw in data.splitlines(keepends=True):
             begin, start = start, start + len(raw)
             if self._skipping:
@@ -123,23 +127,26 @@ class TranscriptFile:
     def _locate(self, descriptor: int, size: int) -> None:
         """Go on after the last line that was read, wherever it is now. Where it is no more, at the end: nothing is
         told twice."""
-        self._offset, self._skipping = 0, False
+        self._offset, self._skipping, self._tail = 0, False, b""
         wanted = self._last
         if not wanted.line:
             return
         line = _line_at(descriptor, wanted.start) if wanted.start < size else b""
         if wanted.line.encode() in line and TranscriptLine(0, self.decode(line) or {}).id == wanted.line:
-            self._offset = wanted.start + len(line)
+            self._go_on_after(wanted.start, line)
             return
         while True:
             lines, more = self._read(descriptor)
             for line in lines:
                 if line.id == wanted.line:
                     self._last = TranscriptCursor(line.start, line.id)
-                    self._offset = line.start + len(_line_at(descriptor, line.start))
+                    self._go_on_after(line.start, _line_at(descriptor, line.start))
                     return
             if not more:
                 return
+
+    def _go_on_after(self, start: int, line: bytes) -> None:
+        self._offset, self._tail = start + len(line), line[-TAIL_BYTES:]
 
 
 def transcript_path(projects: Path, cwd: str, session: str, folder: str = "") -> Path:
