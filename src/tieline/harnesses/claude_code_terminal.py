@@ -154,7 +154,7 @@ class ClaudeCodeTerminal(TranscriptTerminal[TranscriptEvents]):
             except OSError as error:
                 log.info("the transcript of %s cannot be read: %s", self._session, error)
             quiet = time.monotonic() - grew_at >= QUIET_S
-            if self._status == "idle" and self._events.turn is not None and quiet:
+            if self._events.turn is not None and quiet and await self._is_idle():
                 for event, after in self._events.end_turn():
                     attached.tell(event, after)
             attached.activity("idle" if self._status in ("", "idle") else "working")
@@ -162,6 +162,10 @@ class ClaudeCodeTerminal(TranscriptTerminal[TranscriptEvents]):
             with suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_S if self._prompts or self._events.turn else None):
                     await self._changed.wait()
+
+    async def _is_idle(self) -> bool:
+        """By its file at this moment: what we saw last may be of before the turn, on a machine that has much to do."""
+        return self._status == "idle" == await asyncio.to_thread(self._read_status)
 
     async def _read(self, attached: AttachedSession, file: TranscriptFile) -> bool:
         grew = await super()._read(attached, file)
