@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from tieline.background_tasks import cancel_and_wait
+from tieline.drivers.acp_presets import PRESETS
 from tieline.processes.async_process import Process
 from tieline.processes.process_table import MARK
 from tieline.wire.lines import MAX_LINE
@@ -33,8 +34,8 @@ CANCELLED = {"outcome": {"outcome": "cancelled"}}
 Message = dict[str, Any]
 WRITTEN_ANEW = re.compile(r"/[^@]*/tieline-[^/]+/([^/]+)$")
 """The path of a file that a driver writes anew for each session, such as an agent's rules."""
-MADE_ANEW = re.compile(r"/[^@:]*/tieline-[^/:]+")
-"""The path of a directory that it makes for each session."""
+MADE_ANEW = frozenset(preset.directory_env for preset in PRESETS.values() if preset.directory_env)
+"""Variables with a directory that it makes for each session, and writes nothing into."""
 
 
 class SharedAcpAgents:
@@ -88,6 +89,7 @@ class SharedAcpAgents:
     async def _agent_for(self, start: Mapping[str, Any]) -> "_Agent":
         argv = [self._kept(part) for part in start["argv"]]
         env = {name: self._kept(value) for name, value in start["env"].items() if name != MARK}
+        env |= dict.fromkeys(MADE_ANEW & env.keys(), self._folder.name)  # it outlives a session
         key = msgspec.json.encode((argv, sorted(env.items())))
         agent = self._agents.pop(key, None)
         if agent is None or agent.ended:
@@ -99,10 +101,7 @@ class SharedAcpAgents:
         return agent
 
     def _kept(self, value: str) -> str:
-        """With the path of a copy of the file that it names, the same for the same content; or of one directory for
-        all. They outlive a session."""
-        if MADE_ANEW.fullmatch(value):
-            return self._folder.name
+        """With the path of a copy of the file that it names, the same for the same content: it outlives a session."""
         named = WRITTEN_ANEW.search(value)
         if not named or not Path(named[0]).is_file():
             return value
