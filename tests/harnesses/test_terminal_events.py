@@ -148,7 +148,8 @@ class Look:
     async def at_a_turn(self, terminal: TmuxTerminal) -> SessionRecord:
         """With a command that is allowed there, and words while it runs, where they go into the turn."""
         at, project = self._at, self._at.home.project
-        at.home.rig.play([Say("I will."), asking(self._harness, COMMAND)], [Say(ANSWER)])
+        said = Say(ANSWER, delay_s=0.25)  # a text that is whole at once has no deltas
+        at.home.rig.play([Say("I will."), asking(self._harness, COMMAND)], [said])
         await terminal.submit(PROMPT)
         if self._harness in QUESTIONS:
             await at.ask()
