@@ -135,7 +135,6 @@ discard a session's work, or put its own work into a commit or out into the worl
 
 TERMINAL_ONLY: frozenset[tuple[str, str]] = frozenset(
     {
-        ("POST", f"{API}/pairings"),
         ("POST", f"{API}/phone"),
         ("POST", f"{API}/rules"),
         ("DELETE", f"{API}/rules/{{rule}}"),
