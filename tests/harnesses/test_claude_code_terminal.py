@@ -1,30 +1,42 @@
 """A terminal of Claude Code, by its transcript and what its session file says."""
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 import pytest
 
-from tieline.events import Done, Event
+from tieline.events import Done, Event, TurnStarted
 from tieline.harnesses import claude_code_terminal
 from tieline.harnesses.claude_code_terminal import ClaudeCodeTerminal
 from tieline.sessions.attached_session import AttachedSession
 from tieline.testing.wait_for import eventually
 
-SAID = {"id": "m-1", "role": "assistant", "content": [{"type": "text", "text": "I will."}]}
-OPEN_TURN = (
+E = TypeVar("E", bound=Event)
+
+
+def said(id: str, text: str) -> dict[str, object]:
+    return {"id": id, "role": "assistant", "content": [{"type": "text", "text": text}]}
+
+
+OPEN_TURN: tuple[dict[str, object], ...] = (
     {"type": "user", "message": {"role": "user", "content": "do it"}, "origin": {"kind": "human"}, "uuid": "u-1"},
-    {"type": "assistant", "message": SAID, "uuid": "a-1"},
+    {"type": "assistant", "message": said("m-1", "I will."), "uuid": "a-1"},
 )
+LAST_LINE: dict[str, object] = {"type": "assistant", "message": said("m-2", "It is done."), "uuid": "a-2"}
 
 
 class Told(list[Event]):
     """A session that keeps what it is told."""
 
     record = SimpleNamespace(cursor="")
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [event for event in self if isinstance(event, kind)]
 
     def tell(self, event: Event, _: object = "") -> bool:
         self.append(event)
@@ -37,20 +49,29 @@ class Told(list[Event]):
         pass
 
 
-async def test_a_turn_does_not_end_by_what_its_file_said_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The hub was busy, and last saw the file when the terminal was idle; the turn's tool runs and writes nothing."""
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A transcript, of which the terminal need not wait long for what does not come."""
     monkeypatch.setattr(claude_code_terminal, "QUIET_S", 0.0)
     monkeypatch.setattr(claude_code_terminal, "SETTLE_S", 0.02)
-    path, told, asked = tmp_path / "s-1.jsonl", Told(), list[str]()
-    at = {"timestamp": "2026-11-19T03:07:23.432Z", "sessionId": "s-1"}
-    path.write_bytes(b"".join(msgspec.json.encode({**line, **at}) + b"\n" for line in OPEN_TURN))
-    now = "busy"
+    write(path := tmp_path / "s-1.jsonl", *OPEN_TURN)
+    return path
 
-    def status() -> str:
-        asked.append(now)
-        return now
+
+def write(path: Path, *lines: dict[str, object]) -> None:
+    at = {"timestamp": "2026-11-19T03:07:23.432Z", "sessionId": "s-1"}
+    with path.open("ab") as file:
+        file.write(b"".join(msgspec.json.encode({**line, **at}) + b"\n" for line in lines))
+
+
+@asynccontextmanager
+async def following(path: Path, told: Told, status: Callable[[], str], seen: str) -> AsyncGenerator[None, None]:
+    """`seen` is what the hub saw last of its status."""
 
     async def push(text: str) -> None:
         raise AssertionError(text)
@@ -58,9 +79,41 @@ async def test_a_turn_does_not_end_by_what_its_file_said_before(
     terminal = ClaudeCodeTerminal(
         0, "s-1", "/p", path, since=lambda: 0.0, reading=asyncio.Semaphore(1), push=push, status=status
     )
-    terminal.follow(cast("AttachedSession", told), "idle")
-    await eventually(lambda: len(asked) >= 3, "its file is not looked at again")
-    assert told and not any(isinstance(event, Done) for event in told)
-    now = "idle"
-    await eventually(lambda: any(isinstance(event, Done) for event in told), "the turn does not end")
-    await terminal.stop()
+    terminal.follow(cast("AttachedSession", told), seen)
+    try:
+        yield
+    finally:
+        await terminal.stop()
+
+
+async def test_a_turn_does_not_end_by_what_its_file_said_before(path: Path, told: Told) -> None:
+    """The hub was busy, and last saw the file when the terminal was idle; the turn's tool runs and writes nothing."""
+    asked = list[str]()
+    now = "busy"
+
+    def status() -> str:
+        asked.append(now)
+        return now
+
+    async with following(path, told, status, "idle"):
+        await eventually(lambda: len(asked) >= 3, "its file is not looked at again")
+        assert told and not told.of(Done)
+        now = "idle"
+        await eventually(lambda: bool(told.of(Done)), "the turn does not end")
+
+
+async def test_what_a_turn_wrote_just_before_it_ended_is_of_that_turn(path: Path, told: Told) -> None:
+    """After a long wait, for a person's answer say, the last lines and the idle terminal come in the same moment."""
+    looks = 0
+
+    def status() -> str:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            write(path, LAST_LINE)
+        return "idle" if looks >= 3 else "waiting"
+
+    async with following(path, told, status, "idle"):
+        await eventually(lambda: bool(told.of(Done)), "the turn does not end")
+    assert [done.text for done in told.of(Done)] == ["It is done."]
+    assert len(told.of(TurnStarted)) == 1

@@ -34,7 +34,7 @@ SETTLE_S = 1.0
 CALL_S = 3.0
 """The transcript has the call that is asked about within this time."""
 QUIET_S = 3.0
-"""An idle session whose transcript stays as it is for so long has ended its turn, if it says so or not."""
+"""A session that is idle for so long, and writes nothing, has ended its turn, if it says so or not."""
 
 log = logging.getLogger("tieline.sessions")
 
@@ -142,19 +142,22 @@ class ClaudeCodeTerminal(TranscriptTerminal[TranscriptEvents]):
     async def _follow(self, attached: AttachedSession) -> None:
         cursor = TranscriptCursor.parse(attached.record.cursor)
         self._events = self._new_events(cursor)
-        file, grew_at = self._new_file(cursor), time.monotonic()
+        file, busy_at = self._new_file(cursor), time.monotonic()
         while True:
             self._changed.clear()
             file.path = self._path
+            # Before we read: the last lines of a turn and the idle terminal come in the same moment.
+            idle = self._events.turn is not None and await self._is_idle()
+            if not idle:
+                busy_at = time.monotonic()
             try:
                 if await self._read(attached, file):
-                    grew_at = time.monotonic()
+                    busy_at = time.monotonic()
             except FileNotFoundError:
                 pass  # it comes with the first prompt
             except OSError as error:
                 log.info("the transcript of %s cannot be read: %s", self._session, error)
-            quiet = time.monotonic() - grew_at >= QUIET_S
-            if self._events.turn is not None and quiet and await self._is_idle():
+            if idle and time.monotonic() - busy_at >= QUIET_S:
                 for event, after in self._events.end_turn():
                     attached.tell(event, after)
             attached.activity("idle" if self._status in ("", "idle") else "working")
