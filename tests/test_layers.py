@@ -47,6 +47,7 @@ LAYERS: list[set[str]] = [
         "drivers.unified_diff",
         "drivers.current_file",
         "drivers.claude_edits",
+        "drivers.opencode_project",
         "drivers.repository_folders",
         "drivers.run_as",
         "drivers.denial_reasons",

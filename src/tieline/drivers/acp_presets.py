@@ -12,9 +12,26 @@ from msgspec import Struct
 from ..policy import Capability
 from .acp_traits import UNKNOWN, Replacements, Traits
 from .base import Features
+from .opencode_project import INSTRUCTIONS, NO_PROJECT, PROJECT_SETTINGS, RUNS
 
 Control = Literal["", "gemini-rules", "opencode-permission", "codex-filter"]
 """The agent's own rules that a policy is written into; none: the policy lives by what the agent asks."""
+
+
+class RepositorySettings(Struct, frozen=True, kw_only=True):
+    """What an agent reads of a repository that names programs or allows something, and what keeps it from that where
+    commands are not allowed."""
+
+    names: tuple[str, ...] = ()  # files and folders that it reads
+    env: Mapping[str, str] = {}  # variables with which it reads none of them
+    files: Mapping[str, str] = {}  # variables that name files of ours for that → their content
+    hides: tuple[str, ...] = ()  # an administrator's files whose place ours take
+    instructions: tuple[
+        str, ...
+    ] = ()  # what it leaves out together with them, and is told by us; the first that is there
+    # Nor does it start MCP servers then, not even the session's: only where the repository has any of these names.
+    no_servers: bool = False
+    runs: Mapping[str, str] = {}  # what it runs all the same; see `file_that_runs`
 
 
 class Preset(Struct, frozen=True, kw_only=True):
@@ -50,6 +67,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     # Patterns of files that ours would hide, or that let it work unasked. Relative ones: of the session's repository;
     # `~/`: of its user.
     overriding_files: tuple[str, ...] = ()
+    repository: RepositorySettings = RepositorySettings()
     lifting_commands: tuple[str, ...] = ()  # commands of its own, given as a prompt, after which it asks less
     supports_always: bool = True  # whether "allow always" has an effect
     unasked: str = ""  # which commands run all the same, for the receipt
@@ -107,6 +125,18 @@ _QWEN_SETTINGS = '{"permissions":{"ask":["Edit","Bash","WebFetch","WebSearch"]}}
 """Its tools by the names of its rules; `Edit` and `Bash` stand for all that edit files and run commands."""
 
 
+_COPILOT_RUNS = {
+    # Its own agents, whose MCP servers start when the model hands work to them.
+    **{f"{folder}/agents/{depth}*.md": r"mcp[-_]?servers|\\u00|\\x" for folder in (".github", ".claude")
+       for depth in ("**/", "*/")},
+    # Where a person has trusted the folder at a terminal; no option takes that back.
+    **{f"{folder}/{name}": r"hooks|\\u00" for folder in (".github/copilot", ".claude")
+       for name in ("settings.json", "settings.local.json")},
+    ".mcp.json": r"command|\\u00",
+}  # fmt: skip
+"""Of a repository's own settings, what it runs without a question."""
+
+
 _CLAUDE_ASKS = ("Write", "Edit", "NotebookEdit", "Bash", "PowerShell", "Monitor", "WebFetch", "WebSearch")
 _CLAUDE_SESSION = {
     "claudeCode": {
@@ -152,6 +182,14 @@ PRESETS: dict[str, Preset] = {
             "/etc/gemini-cli/policies/*.toml",
             "/Library/Application Support/GeminiCli/policies/*.toml",
         ),
+        # Its hooks, MCP servers, discovery commands and `.env` count in a folder that a person has trusted, in all of
+        # them where folder trust is off, and by chance.
+        repository=RepositorySettings(
+            names=(".gemini", ".agents", ".env"),
+            env={"GEMINI_RESTRICTED_MODE": "true"},
+            instructions=("GEMINI.md",),
+            no_servers=True,
+        ),
         lifting_commands=("extensions",),
         supports_always=False,
         truncated_asks={
@@ -194,6 +232,9 @@ PRESETS: dict[str, Preset] = {
         control="opencode-permission",
         tools={"file_write": ("edit",), "shell": ("bash",), "network": ("webfetch", "websearch")},
         subagents=("task",),
+        repository=RepositorySettings(
+            names=PROJECT_SETTINGS, env={NO_PROJECT: "1"}, instructions=INSTRUCTIONS, runs=RUNS
+        ),
         tool_kinds={"task": "task"},
         failure_prefixes=("The arguments provided to the tool are invalid: ",),
         plan_tools=("todowrite",),
@@ -222,6 +263,17 @@ PRESETS: dict[str, Preset] = {
             "/etc/qwen-code/system-defaults.json",
             "/Library/Application Support/QwenCode/system-defaults.json",
         ),
+        # By default it trusts every folder: hooks run, and one for permissions answers its asks.
+        repository=RepositorySettings(
+            names=(".qwen", ".mcp.json", ".lsp.json", ".env"),
+            files={
+                "QWEN_CODE_SYSTEM_SETTINGS_PATH": '{"security":{"folderTrust":{"enabled":true}}}',
+                "QWEN_CODE_TRUSTED_FOLDERS_PATH": '{"/":"DO_NOT_TRUST"}',
+            },
+            hides=("/etc/qwen-code/settings.json", "/Library/Application Support/QwenCode/settings.json"),
+            instructions=("QWEN.md", "AGENTS.md"),
+            no_servers=True,
+        ),
         tool_kinds={"monitor": "execute", "web_search": "fetch", "notebook_edit": "edit"},
         traits=Traits(
             denial="ends_turn",
@@ -246,6 +298,7 @@ PRESETS: dict[str, Preset] = {
         model_args=("--model", "{}"),
         asks=("file_write", "shell", "network"),
         fixed_env={"COPILOT_ALLOW_ALL": "false"},
+        repository=RepositorySettings(runs=_COPILOT_RUNS),
         overriding_files=(".github/hooks/*.json",),  # it runs them, trusted or not, and their "allow" is its answer
         lifting_commands=("allow-all", "yolo", "permissions", "autopilot", "add-dir", "plugin", "mcp", "remote"),
         mcp_args=("--additional-mcp-config", "@{}"),

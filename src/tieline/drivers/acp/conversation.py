@@ -79,6 +79,7 @@ class AcpConversation:
         self.initialized = InitializeResponse()
         self.offered_models = ModelList()
         self.chooses_model: bool | None = None  # whether its session offers a choice; None: it did not say
+        self.notices: tuple[Warning, ...] = ()  # for the first turn
         self.unverified: tuple[str, ...] = ()  # what was asked for, and nobody has seen it do
         self.updates_seen = 0  # session updates so far
         self._ask = ask
@@ -204,6 +205,8 @@ class AcpConversation:
             if self.unverified:
                 what = ", ".join(self.unverified)
                 turn.emit(Warning(f"unverified: {what}. {self.agent} was given it, but does not tell whether it can"))
+            for notice in self.notices:
+                turn.emit(notice)
             for title in self._refused_consents:
                 turn.emit(Warning(f"refused at the start of {self.agent}: {title}. Only a person may grant it"))
         for line in self._garbage_lines:

@@ -20,7 +20,8 @@ from msgspec.structs import asdict, replace
 
 from ...background_tasks import cancel_and_wait
 from ...config import setting
-from ...errors import AgentMissing, AgentStartFailed, PolicyUnenforceable, UsageError
+from ...errors import AgentMissing, AgentStartFailed, PolicyUnenforceable, RepositoryRuns, UsageError
+from ...events import Warning
 from ...policy import CAPABILITIES, Capability, Policy, Receipt
 from ...processes.async_process import Process
 from ...wire.jsonrpc import Peer
@@ -30,6 +31,7 @@ from ..base import AskFn, Features, Probe, Program, Spec, check_args, deny_all, 
 from ..model_list import ModelList
 from ..observed_features import Basis, Observation, ObservedAgents
 from ..registry import parse_options
+from ..repository_folders import file_that_runs, repository_instructions, settings_found, settings_left_out
 from ..run_as import chown_to_run_as
 from ..version_command import ask_version
 from .conversation import AcpConversation
@@ -111,6 +113,9 @@ class AcpOptions(Struct, frozen=True, forbid_unknown_fields=True):
     can: Annotated[
         PresetFeatures, setting("What the agent can do, where the preset or the agent does not tell.", {"model": True})
     ] = PresetFeatures()
+    trust_repository: Annotated[
+        bool, setting("A repository's own settings count also where commands are not allowed.", True)
+    ] = False
     traits: Annotated[
         TraitOptions, setting("What the agent does differently from others.", {"denial": "ends_turn"})
     ] = TraitOptions()
@@ -145,7 +150,14 @@ def create(name: str, options: Mapping[str, Any]) -> "Acp":
     )
     if chosen.mode is not None:
         preset = replace(preset, mode=chosen.mode, mode_full="")
-    return Acp(name, preset, command=chosen.command, env=chosen.env, can=chosen.can)
+    return Acp(
+        name,
+        preset,
+        command=chosen.command,
+        env=chosen.env,
+        can=chosen.can,
+        trusts_repository=chosen.trust_repository,
+    )
 
 
 def _chosen(options: Struct) -> dict[str, Any]:
@@ -162,6 +174,7 @@ class Acp:
         command: tuple[str, ...] = (),
         env: Mapping[str, str] | None = None,
         can: PresetFeatures | None = None,
+        trusts_repository: bool = False,
     ) -> None:
         self.name = name
         self.preset = preset
@@ -169,6 +182,8 @@ class Acp:
         self.offered_models = ModelList()
         self._command = command or preset.command
         self.env = env or {}
+        self._trusts_repository = trusts_repository
+        self._trust = f"trust_repository = true under [agents.{name}] of tieline.toml."
         self._configured = asdict(can or PresetFeatures())
         started = msgspec.json.encode((self._command, preset.args))
         self._program_digest = hashlib.sha256(started).hexdigest()[:16]
@@ -201,7 +216,7 @@ class Acp:
         return self.preset.floor
 
     def enforce(self, policy: Policy) -> Receipt:
-        return receipt(self.preset, policy)
+        return receipt(self.preset, policy, trusts_repository=self._trusts_repository)
 
     @property
     def program(self) -> Program:
@@ -221,19 +236,20 @@ class Acp:
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[AcpConversation, None]:
-        held = [c for c in CAPABILITIES if spec.policy.level(c) != "allow"]
-        home = spec.env.get("HOME", "")
-        if held and not spec.accept_unenforced and (rules := overriding_rules(self.preset, spec.cwd, home=home)):
-            error = PolicyUnenforceable(self.name, held)
-            error.hint = f"It heeds {rules}, which can let it work unasked. {error.hint}"
-            raise error
         check_args(self.name, spec.arguments, {*UNSAFE_ARGS, *self.preset.model_args}, field="arguments")
         spec = replace(spec, env={**spec.env, **self.env})
+        left_out = await asyncio.to_thread(self._left_out, spec)
+        if not spec.accept_unenforced:
+            await asyncio.to_thread(self._check_files, spec, left_out)
+        notices = self._notices(spec, left_out)
+        if left_out is not None:
+            spec = await asyncio.to_thread(self._instructed, spec)
         async with AsyncExitStack() as stack:
             scratch = stack.enter_context(TemporaryDirectory(prefix="tieline-", ignore_cleanup_errors=True))
-            process = await stack.enter_async_context(self._start(spec, scratch))
+            process = await stack.enter_async_context(self._start(spec, scratch, repository=left_out is None))
             stack.push_async_callback(cancel_and_wait, asyncio.create_task(_end_below(process)))
             talk = AcpConversation(self.name, self.preset, spec, ask, process, self.enforce(spec.policy))
+            talk.notices = notices
             peer = await stack.enter_async_context(Peer(process, talk, room=talk.drain))
             await self._open_or_exit(process, talk, open_session(talk, peer))
             if talk.offered_models.names:
@@ -251,12 +267,55 @@ class Acp:
 
     async def list_models(self, cwd: str, env: Mapping[str, str]) -> ModelList:
         """It tells them with a new session, which ends before anybody says a word in it: nothing needs to hold it."""
-        async with self.open(Spec(cwd=cwd, env=env, accept_unenforced=True), deny_all) as talk:
-            return talk.offered_models
+        spec = Spec(cwd=cwd, env=env, accept_unenforced=True)
+        with TemporaryDirectory(prefix="tieline-") as elsewhere:
+            try:
+                await asyncio.to_thread(lambda: self._check_files(spec, self._left_out(spec)))
+            except PolicyUnenforceable:
+                spec = replace(spec, cwd=elsewhere)
+            async with self.open(spec, deny_all) as talk:
+                return talk.offered_models
 
-    def _start(self, spec: Spec, scratch: str) -> Process:
+    def _left_out(self, spec: Spec) -> tuple[str, ...] | None:
+        """What the agent does not read of the repository's own settings; None: they count, or it has no way to leave
+        them out."""
+        settings = self.preset.repository
+        if self._trusts_repository or spec.policy.shell == "allow" or not (settings.env or settings.files):
+            return None
+        found = settings_found(spec.cwd, settings.names, spec.env.get("HOME", ""))
+        return None if settings.no_servers and not found else found
+
+    def _check_files(self, spec: Spec, left_out: tuple[str, ...] | None) -> None:
+        """Files that would let it work unasked are refused. Raises PolicyUnenforceable."""
+        held = [c for c in CAPABILITIES if spec.policy.level(c) != "allow"]
+        home = spec.env.get("HOME", "")
+        hidden = self.preset.repository.hides if left_out is not None else ()
+        if held and (rules := overriding_rules(self.preset, spec.cwd, home=home, more=hidden)):
+            error = PolicyUnenforceable(self.name, held)
+            error.hint = f"It heeds {rules}, which can let it work unasked. {error.hint}"
+            raise error
+        if spec.policy.shell == "allow" or self._trusts_repository:
+            return
+        if runs := file_that_runs(spec.cwd, self.preset.repository.runs, home):
+            raise RepositoryRuns(self.name, runs, self._trust)
+
+    def _notices(self, spec: Spec, left_out: tuple[str, ...] | None) -> tuple[Warning, ...]:
+        if not left_out:
+            return ()
+        told = settings_left_out(spec.cwd, left_out, spec.env.get("HOME", ""), self._trust)
+        if not (spec.mcp_servers and self.preset.repository.no_servers):
+            return told
+        servers = ", ".join(spec.mcp_servers)
+        return (*told, Warning(f"{self.name} starts no MCP servers in a repository that is not trusted: {servers}"))
+
+    def _instructed(self, spec: Spec) -> Spec:
+        """With the instructions that the agent leaves out together with the repository's settings."""
+        found = repository_instructions(spec.cwd, self.preset.repository.instructions)
+        return replace(spec, system="\n\n".join(filter(None, (found, spec.system))))
+
+    def _start(self, spec: Spec, scratch: str, *, repository: bool) -> Process:
         preset = replace(self.preset, settings="") if overriding_rules(self.preset) else self.preset
-        launch = launch_command(preset, self._command, spec, scratch)
+        launch = launch_command(preset, self._command, spec, scratch, repository=repository)
         for path, content in launch.files.items():
             Path(path).write_text(content)
             if content.startswith("#!"):

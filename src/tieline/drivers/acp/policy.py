@@ -23,6 +23,7 @@ CODEX_FEATURES = {
 }
 FILTER = Path(__file__).with_name("codex_filter.cjs")
 
+REPOSITORY = "the repository's own settings count: what they name runs without an ask"
 RULE_PRIORITY = 999
 """The highest priority that a rule of Gemini can have within its tier."""
 
@@ -33,8 +34,11 @@ class AcpLaunch(Struct, frozen=True):
     files: Mapping[str, str] = {}  # to be written before the start, and removed at the end
 
 
-def launch_command(preset: Preset, command: Sequence[str], spec: Spec, directory: str) -> AcpLaunch:
-    """What to start. `directory` is where its files may be written; pure, it writes none itself."""
+def launch_command(
+    preset: Preset, command: Sequence[str], spec: Spec, directory: str, *, repository: bool = True
+) -> AcpLaunch:
+    """What to start. `directory` is where its files may be written; pure, it writes none itself. `repository`: its own
+    settings count."""
     argv = [*(command or preset.command), *preset.args, *spec.arguments]
     env = {**preset.env, **spec.env, **preset.fixed_env}
     if preset.mode_env and (mode := session_mode(preset, spec.policy)):
@@ -52,6 +56,11 @@ def launch_command(preset: Preset, command: Sequence[str], spec: Spec, directory
         path = str(Path(directory, SETTINGS_FILE))
         files[path] = preset.settings
         env[preset.settings_env] = path
+    if not repository:
+        env |= preset.repository.env
+        for variable, content in preset.repository.files.items():
+            env[variable] = path = str(Path(directory, f"{variable.lower()}.json"))
+            files[path] = content
     if spec.model:
         argv += [part.format(spec.model) for part in preset.model_args]
     if preset.control == "gemini-rules":
@@ -85,7 +94,7 @@ def mcp_config(servers: Mapping[str, McpServer]) -> str:
     return msgspec.json.encode({"mcpServers": named}).decode()
 
 
-def receipt(preset: Preset, policy: Policy) -> Receipt:
+def receipt(preset: Preset, policy: Policy, *, trusts_repository: bool = False) -> Receipt:
     """How each line is really enforced."""
     shell = policy.shell != "deny"
     lines: dict[Capability, Enforcement] = {}
@@ -98,16 +107,19 @@ def receipt(preset: Preset, policy: Policy) -> Receipt:
                 notes.append("the agent does not always ask before it")
             elif capability == "shell":
                 notes.append(preset.unasked)
+                notes.append(REPOSITORY if trusts_repository and preset.repository.names else "")
             if capability != "shell" and shell:
                 notes.append("a command that is permitted to run can still do it")
         lines[capability] = Enforcement(level, means, "; ".join(filter(None, notes)))
     return Receipt.from_lines(lines)
 
 
-def overriding_rules(preset: Preset, cwd: str = "", root: Path = Path("/"), home: str = "") -> str:
+def overriding_rules(
+    preset: Preset, cwd: str = "", root: Path = Path("/"), home: str = "", more: Sequence[str] = ()
+) -> str:
     """The file, if there is one, that takes the place of our rules, that ours would hide, or by which the agent works
     unasked: an administrator's, one of the user's, or one of the session's repository."""
-    for pattern in preset.overriding_files:
+    for pattern in (*preset.overriding_files, *more):
         if pattern.startswith("/"):
             folders = [root]
         elif pattern.startswith("~/"):
