@@ -79,8 +79,9 @@ def test_instructions_from_the_root_to_the_folder(repository: Path) -> None:
 
 def test_which_settings_are_left_out(repository: Path) -> None:
     names = ("agent.json", ".agent/commands", ".tools.json")
-    assert not settings_left_out(str(repository / "src"), names, "", "Say so.")
     (repository / ".agent/commands").mkdir(parents=True)
+    assert not settings_left_out(str(repository / "src"), names, "", "Say so."), "an empty folder has none"
+    (repository / ".agent/commands/one.md").symlink_to("nowhere")
     (repository / "src/agent.json").write_text("{}")
     (repository.parent / ".tools.json").write_text("not of the repository")
     (told,) = settings_left_out(str(repository / "src"), names, "", "Say so.")

@@ -54,8 +54,7 @@ def repository_instructions(cwd: str, names: Sequence[str], *, above_only: bool 
 def settings_found(cwd: str, names: Sequence[str], home: str) -> tuple[str, ...]:
     """Which of these settings the repository has. Those of the person's own home are no repository's."""
     folders = _folders_above(cwd, home)
-    # `Path.exists` raises for a folder that is closed to us, and the session would not open.
-    return tuple(name for name in names if any(os.path.lexists(folder / name) for folder in folders))
+    return tuple(name for name in names if any(_holds_something(folder / name) for folder in folders))
 
 
 def settings_left_out(cwd: str, names: Sequence[str], home: str, hint: str) -> tuple[Warning, ...]:
@@ -81,6 +80,16 @@ def _folders_above(cwd: str, home: str) -> list[Path]:
     """The folders of the repository that are above the session's, and its own; not the person's home."""
     above = {each for start in (Path(cwd).absolute(), Path(cwd).resolve()) for each in (start, *start.parents)}
     return [each for each in repository_folders(cwd) if each in above and str(each) != home]
+
+
+def _holds_something(path: Path) -> bool:
+    """An empty folder has no settings: Codex's sandbox leaves such ones wherever it may write, in /tmp for example."""
+    try:
+        return next(path.iterdir(), None) is not None
+    except NotADirectoryError:
+        return True
+    except OSError:  # `Path.exists` raises for a folder that is closed to us, and the session would not open
+        return os.path.lexists(path)
 
 
 def _text_or_none(path: Path) -> str | None:

@@ -21,7 +21,7 @@ def rows(place: Path) -> Sequence[Row]:
     text = "".join(f"line {number}\n" for number in range(30))
     change = {"instruction": "Change it", "file_path": str(old), "old_string": "line 15", "new_string": spoken("\n")}
 
-    skill = place / ".gemini/skills/greet/SKILL.md"
+    skill = place.parent / "home/.gemini/skills/greet/SKILL.md"  # one of the repository's is left out
     skill.parent.mkdir(parents=True, exist_ok=True)
     skill.write_text(f"---\nname: greet\ndescription: {spoken()}\n---\nSay hello.\n")
 
