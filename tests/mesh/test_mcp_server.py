@@ -451,7 +451,11 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"timeout_s": -1}, ">= 0"),
         ({"timeout_s": 0, "limit": 51}, "<= 50"),
     ],
-    "fetch_message_history": [({"limit": 51}, "<= 50"), ({"with": "nobody"}, "no member 'nobody'")],
+    "fetch_message_history": [
+        ({"limit": 51}, "<= 50"),
+        ({"with": "nobody"}, "no member 'nobody'"),
+        ({"before": "a b"}, "there is no message 'a b'"),
+    ],
     "message_status": [({"message_id": "a b"}, "there is no message 'a b'"), ({}, "`message_id`")],
     "bind_session": [({"agent_id": "nope"}, "no member has the id 'nope'"), ({}, "`agent_id`")],
     "get_session_binding": [({"agent_id": "nope"}, "no member 'nope'")],

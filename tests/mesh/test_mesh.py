@@ -9,12 +9,14 @@ from tests.bus.conftest import address
 from tests.mesh.conftest import OWNER, harness, open_mesh, within
 
 from tieline.bus import open_bus
+from tieline.config import Config
 from tieline.envelopes import Refused, UnknownMessage
 from tieline.errors import UsageError
 from tieline.mesh.directory import PRUNE_S, STALE_S, Filters
 from tieline.mesh.errors import NameTaken, NotRegistered, NotYours, UnknownMember
 from tieline.mesh.mesh import MAX_TEXT, Mesh
 from tieline.mesh.records import Caller
+from tieline.relay import Relay, Settings
 from tieline.relay.storage.store import MESSAGE_LOG
 from tieline.testing.wait_for import eventually
 
@@ -202,6 +204,30 @@ async def test_history_stays_after_messages_were_fetched(url: str) -> None:
         assert (await mesh.fetch_messages(BOB)).messages == ()
         for caller, other in ((BOB, "anna"), (ANNA, "bob")):
             assert [one.text for one in await mesh.fetch_message_history(caller, with_=other)] == ["once"]
+
+
+async def test_pages_of_the_history_have_each_message_once(url: str) -> None:
+    """In the order in which messages came. The id of an answer that a delivery brings begins with the time of its
+    question: by ids it would stand among older messages."""
+    async with (
+        open_bus(url) as bus,
+        Relay(bus, Config(), settings=Settings(stop_s=0.2)) as relay,
+        Mesh(bus, relay, machine="here") as mesh,
+    ):
+        await members(mesh)
+        anna, bob = mesh.whoami(ANNA).address, mesh.whoami(BOB).address
+        question = await relay.send(bob, "question", sender=anna, reply_to=anna, id="1")
+        later = [(await relay.send(to, "later", sender=sender)).id for sender, to in ((anna, bob), (bob, anna))]
+        answer = await relay.send(anna, "answer", sender=bob, in_reply_to=question.id, id="2")
+        for with_, expected in (("bob", [answer.id, *reversed(later), question.id]), ("", [answer.id, later[1]])):
+            pages: list[str] = []
+            while page := await mesh.fetch_message_history(ANNA, with_, limit=1, before=pages[-1] if pages else ""):
+                pages += [message.id for message in page]
+                assert len(pages) <= len(expected)
+            assert pages == expected
+        await mesh.register_agent(CAROL, name="carol")
+        with pytest.raises(UnknownMessage):
+            await mesh.fetch_message_history(CAROL, before=answer.id)
 
 
 async def test_a_session_is_bound_by_hand_or_by_what_the_transport_knows(tmp_path: Path) -> None:

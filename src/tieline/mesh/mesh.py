@@ -478,20 +478,21 @@ class Mesh:
     async def fetch_message_history(
         self, caller: Caller, with_: str = "", limit: int = 50, before: str = ""
     ) -> list[PeerMessage]:
-        """Messages to the caller, and with `with_` the conversation of both, newest first. `before` is the id to go on
-        from."""
+        """Messages to the caller, and with `with_` the conversation of both, newest first. `before` is the id of the
+        message to go on from, one that the caller sent or received."""
         me = await self._active(caller)
         limit = min(max(limit, 1), MAX_HISTORY)
         store = self._relay.store
+        place = (await self._own_message(me, before)).receipt.seq if before else 0
         if not with_:
-            envelopes = [one for one, _ in await store.messages_to(me.address, limit, before=before)]
+            envelopes = [one for one, _ in await store.messages_to(me.address, limit, before=place)]
         else:
             other = self.directory.resolve(with_)
             both = [
-                *await store.messages_to(me.address, limit, before=before, sender=other.address),
-                *await store.messages_to(other.address, limit, before=before, sender=me.address),
+                *await store.messages_to(me.address, limit, before=place, sender=other.address),
+                *await store.messages_to(other.address, limit, before=place, sender=me.address),
             ]
-            envelopes = [one for one, _ in sorted(both, key=lambda found: found[0].id, reverse=True)][:limit]
+            envelopes = [one for one, _ in sorted(both, key=lambda found: found[1], reverse=True)][:limit]
         messages: list[PeerMessage] = []
         room = MAX_FETCH_BYTES
         for envelope in envelopes:

@@ -117,14 +117,15 @@ class RelayStore:
         return None
 
     async def messages_to(
-        self, subject: str, limit: int, *, before: str = "", sender: str = ""
+        self, subject: str, limit: int, *, before: int = 0, sender: str = ""
     ) -> list[tuple[Envelope, int]]:
-        """The newest messages to an address, newest first: those older than the message `before`, of one sender."""
+        """The newest messages to an address with their places in the log, newest first: those before a place, of one
+        sender. The places tell what came after what; the id of an answer begins with the time of its question."""
         found: list[tuple[Envelope, int]] = []
         async with aclosing(self._bus.read(f"{MESSAGE_LOG}.{subject}", follow=False)) as records:
             async for record in records:
                 envelope = decode_envelope(record.data)
-                if (before and envelope.id >= before) or (sender and envelope.sender != sender):
+                if (before and record.seq >= before) or (sender and envelope.sender != sender):
                     continue
                 found.append((envelope, record.seq))
                 if len(found) > 2 * limit:
