@@ -97,8 +97,7 @@ test-page: setup ## the page's own unit tests
 	@cd web && npm test --silent
 
 test-fast: setup test-page ## the tests that start no real agent and take no time
-	$(if $(IN_MEMORY),PYTEST_DEBUG_TEMPROOT=$(IN_MEMORY)) $(PYTEST) -n $(FAST_WORKERS) --dist worksteal -m "not real and not slow" \
-		$(if $(IN_MEMORY),-o tmp_path_retention_policy=failed)
+	$(if $(IN_MEMORY),PYTEST_DEBUG_TEMPROOT=$(IN_MEMORY)) $(PYTEST) -n $(FAST_WORKERS) --dist worksteal -m "not real and not slow"
 
 test-pythons: setup ## the fast tests on each supported Python that is on this machine, each in an environment below .pythons/
 	@$(BIN)/python tests/packaging/pythons.py --workers $(FAST_WORKERS)
