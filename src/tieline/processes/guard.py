@@ -93,10 +93,8 @@ class Guard:
     def _look_after_orphans(self) -> None:
         with suppress(BlockingIOError):
             os.read(self._wake, 4096)
-        process_table.reap()
-        present = set(process_table.children())
-        self._reapers &= present
-        for stray in present - self._reapers:  # its reaper was killed
+        self._reapers -= process_table.reap()  # not those that a look at our children leaves out, as it may
+        for stray in set(process_table.children()) - self._reapers:  # its reaper was killed
             with suppress(OSError):
                 os.kill(stray, signal.SIGKILL)
 

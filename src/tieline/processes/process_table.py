@@ -170,12 +170,14 @@ def _signal(pid: int, number: int) -> bool:
     return False
 
 
-def reap(*, but: int = 0) -> None:
+def reap(*, but: int = 0) -> set[int]:
     """Take note of children of ours that are over, so that they do not stay as zombies; `but` is kept as one."""
+    over: set[int] = set()
     for pid in children():
         if pid != but:
             with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+                over.add(os.waitpid(pid, os.WNOHANG)[0])
+    return over
 
 
 def adopt(name: str = "") -> bool:

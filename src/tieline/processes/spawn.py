@@ -158,7 +158,8 @@ def _give(control: "_socket.socket", order: bytes, pipes: list[int]) -> None:
     data = memoryview(len(order).to_bytes(reaper.HEAD, "big") + order)
     rights = b"".join(pipe.to_bytes(4, sys.byteorder) for pipe in pipes)
     sent = control.sendmsg([data[:65536]], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
-    control.sendall(data[sent:])
+    if rest := data[sent:]:  # to send nothing fails when the answer is there already, and nobody listens any more
+        control.sendall(rest)
 
 
 def _spawned(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str], mark: str) -> Spawned:
