@@ -13,6 +13,7 @@ from tieline.client import Client, connect
 from tieline.client.hub_address import running_hub
 from tieline.environment import config_path
 from tieline.events import Event
+from tieline.protocol.stream_frames import EventFrame
 from tieline.script import Say
 from tieline.sessions.records import AskRecord, SessionRecord
 from tieline.testing.harness_terminals import HOMES, HarnessHome, HarnessHomeFactory
@@ -63,7 +64,13 @@ class Person(SeenFromTheHub):
         return await self.session("attached", "idle", turns)
 
     async def log(self, session: str) -> list[Event]:
-        return [entry.event for entry in (await self.client.events(session, after=0, limit=500)).events]
+        told: list[EventFrame] = []
+        more = True
+        while more:
+            page = await self.client.events(session, after=told[-1].seq if told else 0, limit=500)
+            told += page.events
+            more = page.more
+        return [entry.event for entry in told]
 
     async def kill_hub(self) -> None:
         """SIGKILL: not a word of farewell."""
@@ -75,7 +82,7 @@ class Person(SeenFromTheHub):
     async def start_hub(self) -> None:
         """Or the harness has started one, which finds none for its server."""
         status, output = await self.tieline("up")
-        assert status == 0 or "already runs" in output, output
+        assert status == 0 or "already runs" in output or "runs here already" in output, output
         await eventually(lambda: running_hub(self.env) is not None, "no hub runs", timeout=BOUND)
 
 

@@ -44,7 +44,7 @@ class Daemon:
     def __init__(self, turns: int) -> None:
         self.turns = turns
         self.pages = 0
-        self.told = 0  # turns
+        self.told = 0  # turns, with what happened in them
         self.most = 0
         self._now = 0
 
@@ -61,21 +61,23 @@ class Daemon:
             numbers.reverse()
         at = int(params.get("cursor") or 0)
         end = min(at + params["limit"], self.turns)
-        self.told += end - at
+        whole = params["itemsView"] == "full"
+        self.told += (end - at) * whole
         return {
-            "data": [codex_turn(number) for number in numbers[at:end]],
+            "data": [codex_turn(number, whole=whole) for number in numbers[at:end]],
             "nextCursor": str(end) if end < self.turns else None,
+            "backwardsCursor": str(numbers[::-1].index(numbers[at])),
         }
 
 
-def codex_turn(number: int) -> dict[str, Any]:
+def codex_turn(number: int, *, whole: bool) -> dict[str, Any]:
     said = {"type": "userMessage", "id": f"u-{number}", "content": [{"type": "text", "text": f"prompt {number}"}]}
     answer = {"type": "agentMessage", "id": f"a-{number}", "text": f"{number} " + "word " * 200}
-    return {"id": f"turn-{number}", "status": "completed", "items": [said, answer]}
+    return {"id": f"turn-{number}", "status": "completed", "items": [said, answer] * whole}
 
 
 async def test_threads_of_codex_are_read_a_page_at_a_time_and_each_page_once(tmp_path: Path) -> None:
-    env, turns = {"HOME": str(tmp_path)}, 300  # more than are told again after a time away
+    env, turns, more = {"HOME": str(tmp_path)}, 300, 301
     agree(env, "codex")
     daemon, reading = Daemon(turns), asyncio.Semaphore(2)
     async with (
@@ -84,7 +86,7 @@ async def test_threads_of_codex_are_read_a_page_at_a_time_and_each_page_once(tmp
     ):
         attacher = Attacher(manager, CurrentConsent(env))
 
-        async def follow_all() -> list[asyncio.Task[None]]:
+        async def follow_all(turns: int) -> list[asyncio.Task[None]]:
             terminals = [CodexTerminal(attacher, Thread(f"t-{each}", "/p"), reading) for each in range(SESSIONS)]
             following = [asyncio.create_task(one.follow(cast("Peer", daemon), 0)) for one in terminals]
             await eventually(
@@ -92,19 +94,27 @@ async def test_threads_of_codex_are_read_a_page_at_a_time_and_each_page_once(tmp
             )
             return following
 
-        first = await follow_all()
+        async def all_told(turns: int) -> None:
+            for session in manager.sessions():
+                told = [entry.event async for entry in manager.events(session.id, follow=False)]
+                begun = [event.prompt for event in told if isinstance(event, TurnStarted)]
+                assert begun == [f"prompt {number}" for number in range(turns)]
+
+        first = await follow_all(turns)
         await cancel_and_wait(*first)
         assert daemon.pages == SESSIONS * turns // PAGE
         assert daemon.most <= 2
-        for session in manager.sessions():
-            told = [entry.event async for entry in manager.events(session.id, follow=False)]
-            begun = [event.prompt for event in told if isinstance(event, TurnStarted)]
-            assert begun == [f"prompt {number}" for number in range(turns)]
+        await all_told(turns)
         daemon.pages = daemon.told = 0
-        again = await follow_all()
+        again = await follow_all(turns)
         await eventually(lambda: daemon.pages == SESSIONS, "they are not looked at again", timeout=BOUND)
         await cancel_and_wait(*again)
-        assert daemon.told == SESSIONS, "only the latest turn of each: nothing is missing"
+        assert daemon.told == 0, "nothing is missing"
+        daemon.turns += more
+        late = await follow_all(turns + more)
+        await cancel_and_wait(*late)
+        await all_told(turns + more)
+        assert daemon.told <= SESSIONS * (more + PAGE), "what was told before is not read again"
 
 
 class Part(list[TranscriptLine]):

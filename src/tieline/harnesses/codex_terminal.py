@@ -9,6 +9,7 @@ import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
+from itertools import takewhile
 from typing import Any, Literal
 
 import msgspec
@@ -56,7 +57,7 @@ STARTING_S = 0.1
 """How soon a thread is tried again that has begun its first turn, and is not written down yet."""
 PAGE = 4
 """Turns that are read at once: one may be megabytes."""
-MAX_MISSED = 200
+MAX_MISSED = 10_000
 """Turns of the time in which we were away; earlier ones are left out."""
 MAX_HELD = 10_000
 """Notifications that come while history is told."""
@@ -232,29 +233,48 @@ class CodexTerminal:
 
     async def _missed_turns(self, peer: Peer) -> AsyncGenerator[Params]:
         """Since the last one that was told to its end, oldest first. What was told is written before more is read."""
-        assert self._session is not None
-        last = self._session.record.cursor
-        page: dict[str, Any] = {"limit": PAGE, "itemsView": "full", "sortDirection": "asc"}
-        if last:  # mostly nothing is missing, which the latest turn alone tells
-            page |= {"limit": 1, "sortDirection": "desc"}
-        missed: list[Params] = []
+        last = self._session.record.cursor if self._session else ""
+        if not last:
+            async for turn in self._turns(peer, sortDirection="asc"):
+                yield turn
+            return
+        # Where it is, newest first; what happened in the turns is read after that. Mostly nothing is missing, which the
+        # latest one alone tells.
+        newest = await self._page(peer, itemsView="notLoaded", sortDirection="desc", limit=1)
+        if not _after(last, newest):
+            return
+        pages: list[str] = []
+        cursor, found = newest.get("nextCursor"), False
+        while cursor and not found and len(pages) * PAGE < MAX_MISSED:
+            pages.append(cursor)
+            page = await self._page(peer, itemsView="notLoaded", sortDirection="desc", cursor=cursor)
+            cursor, found = page.get("nextCursor"), len(_after(last, page)) < len(page["data"])
+        while pages:
+            async with self._reading:
+                page = await self._page(peer, sortDirection="desc", cursor=pages.pop())
+                for turn in reversed(_after(last, page)):
+                    yield turn
+                await self._flush()
+        async for turn in self._turns(peer, sortDirection="asc", cursor=newest["backwardsCursor"]):
+            yield turn
+
+    async def _turns(self, peer: Peer, **page: Any) -> AsyncGenerator[Params]:
         while True:
             async with self._reading:
-                found = await self._request(peer, "thread/turns/list", **page)
+                found = await self._page(peer, **page)
                 for turn in found["data"]:
-                    if turn["id"] == last or len(missed) == MAX_MISSED:
-                        found["nextCursor"] = None
-                        break
-                    if last:
-                        missed.append(turn)
-                    else:
-                        yield turn
-                await self._session.flush()
-            if not found.get("nextCursor"):
-                break
-            page |= {"cursor": found["nextCursor"], "limit": PAGE}
-        for turn in reversed(missed):
-            yield turn
+                    yield turn
+                await self._flush()
+            if not (cursor := found.get("nextCursor")):
+                return
+            page["cursor"] = cursor
+
+    async def _page(self, peer: Peer, **page: Any) -> Any:
+        return await self._request(peer, "thread/turns/list", **{"limit": PAGE, "itemsView": "full", **page})
+
+    async def _flush(self) -> None:
+        if self._session is not None:
+            await self._session.flush()
 
     def _tell_turn(self, turn: Params) -> None:
         feed = self._normaliser.feed
@@ -507,10 +527,24 @@ def _decide(outcome: "asyncio.Future[Decision]", decision: Decision) -> None:
 
 def _began_at(turn: Params) -> float:
     """0: it does not say."""
+    return _time_of(turn["id"]) or float(turn.get("startedAt") or 0)
+
+
+def _after(last: str, page: Params) -> list[Params]:
+    """The turns of a page, newest first, that came after that one. It may be taken back since."""
+
+    def is_after(turn: Params) -> bool:
+        return turn["id"] != last and not 0 < _time_of(turn["id"]) < _time_of(last)
+
+    return list(takewhile(is_after, page["data"]))
+
+
+def _time_of(turn: str) -> float:
+    """0: its id does not say."""
     with suppress(ValueError):
-        if (id := uuid.UUID(turn["id"])).version == 7:  # its first bits are milliseconds
+        if (id := uuid.UUID(turn)).version == 7:  # its first bits are milliseconds
             return (id.int >> 80) / 1000
-    return float(turn.get("startedAt") or 0)
+    return 0.0
 
 
 def _words(item: Params) -> str:

@@ -183,7 +183,8 @@ def _log_tail(log: Path, before: int) -> str:
 def _report_running(config: Config, pid: int, *, json: bool) -> int:
     running = read_running(config.environ)
     if running is None:
-        raise NotStarted(f"a node runs here already (process {pid})", hint="`tieline down` ends it.")
+        about = f"a node runs here already, or a hub that is just starting (process {pid})"
+        raise NotStarted(about, hint="`tieline status` says which; `tieline down` ends it.")
     if not json:
         print(f"A hub runs here already (process {pid}). `tieline down` ends it.")
 
