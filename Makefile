@@ -20,6 +20,8 @@ PAGE_SOURCES := $(shell find web/src web/public web/index.html web/*.ts web/*.js
 	src/tieline/sessions/records.py src/tieline/sessions/ask_rules.py src/tieline/sessions/transcript.py src/tieline/sessions/session_worktrees.py
 WORKERS ?= 4
 FAST_WORKERS ?= 4
+# Which Pythons `make test-pythons` takes: all, or `--only 3.13`, or `--others` than the one of .venv.
+PYTHONS ?=
 # With bytecode, wherever else it is not wanted: what pytest makes of 250 test modules is made once, not by each worker.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # A folder in memory with a gigabyte to spare, where programs may be run; empty where there is none. The tests without agents
@@ -100,7 +102,7 @@ test-fast: setup test-page ## the tests that start no real agent and take no tim
 	$(if $(IN_MEMORY),PYTEST_DEBUG_TEMPROOT=$(IN_MEMORY)) $(PYTEST) -n $(FAST_WORKERS) --dist worksteal -m "not real and not slow"
 
 test-pythons: setup ## the fast tests on each supported Python that is on this machine, each in an environment below .pythons/
-	@$(BIN)/python tests/packaging/pythons.py --workers $(FAST_WORKERS)
+	@$(BIN)/python tests/packaging/pythons.py --workers $(FAST_WORKERS) $(PYTHONS)
 
 check: setup ## lint and types
 	$(BIN)/ruff check .

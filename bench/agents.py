@@ -12,12 +12,12 @@ from typing import Any
 from msgspec import Struct
 
 from tieline.api import open_session
+from tieline.drivers.acp_recipes import GEMINI
 from tieline.events import Done
 from tieline.sessions.session import Session
+from tieline.testing.rigs.acp import GeminiRig
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
-from tieline.testing.rigs.gemini import MODEL as GEMINI_MODEL
-from tieline.testing.rigs.gemini import GeminiRig
 from tieline.testing.rigs.opencode import OpenCodeRig
 
 from . import raw
@@ -80,11 +80,11 @@ def agents() -> list[Agent]:
         Agent(
             "gemini",
             lambda home: GeminiRig(home, BINARIES),
-            (gemini, "-p", PROMPT, "-m", GEMINI_MODEL, "--skip-trust"),
-            (gemini, "--acp", "-m", GEMINI_MODEL, "--skip-trust"),
+            (gemini, "-p", PROMPT, "-m", GEMINI.model, "--skip-trust"),
+            (gemini, "--acp", "-m", GEMINI.model, "--skip-trust"),
             raw.Acp,
             10,
-            ("--model", GEMINI_MODEL),
+            ("--model", GEMINI.model),
         ),
     ]
 

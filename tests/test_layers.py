@@ -36,6 +36,7 @@ LAYERS: list[set[str]] = [
         "drivers.base",
         "drivers.turn_stream",
         "drivers.acp_presets",
+        "drivers.acp_recipes",
         "drivers.acp_traits",
         "drivers.launch_extras",
         "drivers.registry",

@@ -27,21 +27,23 @@ from tests.more_agents.python.install import binaries
 
 from tieline.script import Get, Inquire, Propose, Run, Write
 from tieline.testing.rig import Rig
-from tieline.testing.rigs.auggie import AuggieRig
-from tieline.testing.rigs.claude_agent_acp import ClaudeAgentAcpRig
+from tieline.testing.rigs.acp import (
+    AuggieRig,
+    ClaudeAgentAcpRig,
+    CodexAcpRig,
+    CopilotRig,
+    GeminiRig,
+    KimiRig,
+    OpenHandsRig,
+    QwenRig,
+    VibeRig,
+)
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
-from tieline.testing.rigs.codex_acp import CodexAcpRig
-from tieline.testing.rigs.copilot import CopilotRig
-from tieline.testing.rigs.gemini import GeminiRig
-from tieline.testing.rigs.kimi import KimiRig
 from tieline.testing.rigs.opencode import OpenCodeRig
-from tieline.testing.rigs.openhands import OpenHandsRig
 from tieline.testing.rigs.pi import PiRig
-from tieline.testing.rigs.qwen import QwenRig
 from tieline.testing.rigs.scripted import ScriptedRig
 from tieline.testing.rigs.shell import ShellRig
-from tieline.testing.rigs.vibe import VibeRig
 
 BINARIES = Path(__file__).parents[1] / "agents/node_modules/.bin"
 MORE = Path(__file__).parents[1] / "more_agents/node_modules/.bin"

@@ -17,9 +17,9 @@ from tests.browser.conftest import OpenPage
 from tests.browser.hub import HubProcess
 
 from tieline.script import Run, Say, Write
+from tieline.testing.rigs.acp import GeminiRig
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
-from tieline.testing.rigs.gemini import GeminiRig
 from tieline.testing.rigs.opencode import OpenCodeRig
 from tieline.testing.wait_for import eventually
 

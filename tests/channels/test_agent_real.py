@@ -17,9 +17,9 @@ from tieline.relay import Relay
 from tieline.script import Say
 from tieline.sessions.manager import SessionManager
 from tieline.testing.in_process_hub import hub_around
+from tieline.testing.rigs.acp import GeminiRig
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
-from tieline.testing.rigs.gemini import GeminiRig
 from tieline.testing.rigs.opencode import OpenCodeRig
 from tieline.testing.rigs.shell import ShellRig
 

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from tieline.script import Say, Stall
+from tieline.testing.rigs.acp import GeminiRig
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
-from tieline.testing.rigs.gemini import GeminiRig
 from tieline.testing.rigs.opencode import OpenCodeRig
 from tieline.testing.wait_for import eventually
 

@@ -17,8 +17,7 @@ from tieline.script import Call, Run, Say, Write
 from tieline.sessions.session import Session
 from tieline.testing.policy_contract import Web
 from tieline.testing.rig import Rig
-from tieline.testing.rigs.gemini import MODEL, GeminiRig
-from tieline.testing.rigs.opencode_acp import OpencodeAcpRig
+from tieline.testing.rigs.acp import GeminiRig, OpencodeAcpRig
 from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real
@@ -84,7 +83,7 @@ class TestGemini(OnSharedAgents):
         rig.play([Say("Done.")])
         async with self.session(rig, place) as session:
             init = the(await collect(session.turn("hello")), Init)
-        assert (init.model, init.version) == (MODEL, rig.driver.tested)
+        assert (init.model, init.version) == (rig.model_name, rig.driver.tested)
 
 
 class TestGeminiAlone(OnAgentsOfTheirOwn):

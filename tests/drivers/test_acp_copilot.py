@@ -12,7 +12,7 @@ from tieline.events import Ask, Command, Fetch, Init, ToolResult
 from tieline.policy import Policy, preset
 from tieline.script import Call, Get, Run, Say
 from tieline.testing.policy_contract import Web
-from tieline.testing.rigs.copilot import CopilotRig
+from tieline.testing.rigs.acp import CopilotRig
 from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real

@@ -10,7 +10,7 @@ from tieline.events import Ask, Command, Fetch, Init, ToolResult, ToolUse
 from tieline.policy import Policy, preset
 from tieline.script import Call, Get, Run, Say
 from tieline.testing.policy_contract import Web
-from tieline.testing.rigs.qwen import MODEL, QwenRig
+from tieline.testing.rigs.acp import QwenRig
 from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real
@@ -52,7 +52,7 @@ class TestQwen(OnSharedAgents):
         async with self.session(rig, place) as session:
             init = the(await collect(session.turn("hello")), Init)
         assert init.version == rig.driver.tested
-        assert MODEL in rig.model.requests[0]["model"]
+        assert rig.model_name in rig.model.requests[0]["model"]
 
 
 class TestQwenAlone(OnAgentsOfTheirOwn):

@@ -17,9 +17,9 @@ from tieline.testing.driver_contract import DriverContract
 from tieline.testing.driver_contract.base import FULL
 from tieline.testing.model_server import ScriptedModel
 from tieline.testing.rig import Rig
+from tieline.testing.rigs.acp import GeminiRig
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
-from tieline.testing.rigs.gemini import GeminiRig
 from tieline.testing.stream_checks import collect, done, of
 
 pytestmark = pytest.mark.real

@@ -19,7 +19,7 @@ from tieline.testing import mcp_server
 from tieline.testing.driver_contract.base import DriverContractBase, eventually, yes
 from tieline.testing.driver_contract.ends import EndContract
 from tieline.testing.model_apis.augment import COMPACT, SUBAGENTS, service
-from tieline.testing.rigs.auggie import AuggieRig
+from tieline.testing.rigs.acp import AuggieRig
 from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real

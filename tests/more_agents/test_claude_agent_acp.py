@@ -12,7 +12,7 @@ from tieline.events import Ask, Init, ToolResult
 from tieline.policy import Policy
 from tieline.script import Call, Run, Say
 from tieline.testing.driver_contract.ends import EndContract
-from tieline.testing.rigs.claude_agent_acp import ClaudeAgentAcpRig
+from tieline.testing.rigs.acp import ClaudeAgentAcpRig
 from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real

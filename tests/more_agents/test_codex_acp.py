@@ -10,7 +10,7 @@ from tests.drivers.codex_repositories import PLACES, folder_under_rules
 from tieline.events import Init, ToolResult
 from tieline.policy import Policy
 from tieline.script import Run, Say
-from tieline.testing.rigs.codex_acp import CodexAcpRig
+from tieline.testing.rigs.acp import CodexAcpRig
 from tieline.testing.stream_checks import collect, done, the
 
 pytestmark = pytest.mark.real

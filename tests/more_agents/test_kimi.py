@@ -14,7 +14,7 @@ from tieline.events import Ask, Command, Init, ToolResult
 from tieline.policy import Policy
 from tieline.script import Call, Run, Say
 from tieline.testing.model_apis import chat
-from tieline.testing.rigs.kimi import KimiRig
+from tieline.testing.rigs.acp import KimiRig
 from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real

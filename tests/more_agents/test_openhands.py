@@ -16,7 +16,7 @@ from tieline.processes import spawn
 from tieline.script import Call, Run, Say, Think
 from tieline.testing.driver_contract.base import yes
 from tieline.testing.driver_contract.ends import EndContract
-from tieline.testing.rigs.openhands import OpenHandsRig
+from tieline.testing.rigs.acp import OpenHandsRig
 from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real

@@ -3,7 +3,7 @@
 import pytest
 from tests.drivers.acp_contract import OnAgentsOfTheirOwn, SharedPolicies, agents, shared_rig
 
-from tieline.testing.rigs.qwen import QwenRig
+from tieline.testing.rigs.acp import QwenRig
 
 pytestmark = pytest.mark.real
 __all__ = ["agents", "shared_rig"]

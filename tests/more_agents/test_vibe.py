@@ -12,7 +12,7 @@ from tieline.events import Ask, Command, Init, ToolResult
 from tieline.policy import Policy
 from tieline.script import Call, Run, Say
 from tieline.testing.driver_contract.ends import EndContract
-from tieline.testing.rigs.vibe import VibeRig
+from tieline.testing.rigs.acp import VibeRig
 from tieline.testing.stream_checks import collect, done, the
 
 pytestmark = pytest.mark.real

@@ -1,8 +1,8 @@
 """The fast part of the tests on every Python that the package says it supports: `make test-pythons`.
 
 Each Python has a virtual environment of its own below `.pythons/`, made from the same pinned and hashed requirements as
-the one of `make setup`. A Python that is not on this machine is named and left out. `--only 3.13` runs one of them;
-what follows `--` goes to pytest.
+the one of `make setup`. A Python that is not on this machine is named and left out. `--only 3.13` runs one of them,
+`--others` all but the one that runs this; what follows `--` goes to pytest.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / ".pythons"
 PINS = ROOT / "requirements" / "dev.txt"
+THIS = "{}.{}".format(*sys.version_info)
 FAST = ("-m", "not real and not slow")
 CLASSIFIER = "Programming Language :: Python :: 3."
 ELSEWHERE = (
@@ -91,11 +92,14 @@ def _run(command: Sequence[str], env: Mapping[str, str]) -> None:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="The fast tests on each supported Python of this machine.")
     parser.add_argument("--only", action="append", choices=supported(), help="this one; may be repeated")
+    parser.add_argument("--others", action="store_true", help="not this one: `make test` has run all tests on it")
     parser.add_argument("--workers", default="3", help="processes that run tests")
     parser.add_argument("pytest", nargs="*", help="arguments of pytest, instead of the fast part")
     given = parser.parse_args(arguments)
     results: dict[str, str] = {}
     for version in given.only or supported():
+        if given.others and version == THIS:
+            continue
         if not (program := find(version)):
             results[version] = "not found on this machine"
             continue
@@ -110,7 +114,8 @@ def main(arguments: Sequence[str]) -> int:
         status = subprocess.run([*run, *(given.pytest or FAST)], env=env, cwd=ROOT).returncode
         results[version] = "FAILED" if status else "passed"
     print("\n".join(f"Python {version}: {result}" for version, result in results.items()))
-    return int(any(result.startswith("FAILED") for result in results.values()) or "passed" not in results.values())
+    nothing_ran = "passed" not in results.values() and not given.others
+    return int(any(result.startswith("FAILED") for result in results.values()) or nothing_ran)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.packaging.pythons import find, supported
+from tests.packaging import pythons
+from tests.packaging.pythons import THIS, find, supported
 
 SOURCE = Path(__file__).parents[2] / "src"
-THIS = "{}.{}".format(*sys.version_info)
 CHECK = """
 import ast, importlib, sys
 from pathlib import Path
@@ -51,6 +51,17 @@ def problems(python: str, source: Path) -> str:
 
 def test_the_versions_are_known() -> None:
     assert THIS in supported() and len(supported()) > 1
+
+
+def test_where_there_is_no_other_python_none_has_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pythons, "ELSEWHERE", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert pythons.main(["--others"]) == 0
+    others = [version for version in supported() if version != THIS]
+    assert capsys.readouterr().out.splitlines() == [f"Python {each}: not found on this machine" for each in others]
+    assert pythons.main([]) == 1, "who asks for all of them wants one to have run"
 
 
 @pytest.mark.slow

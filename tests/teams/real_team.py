@@ -14,13 +14,13 @@ from tieline.bootstrap.daemon import hub_on
 from tieline.bootstrap.process_lock import running_file
 from tieline.client.hub_address import RunningHub
 from tieline.config import Config, HubConfig
+from tieline.drivers.acp_recipes import GEMINI
 from tieline.processes import spawn
 from tieline.protocol import teams as p
 from tieline.testing.model_rig import ModelRig
-from tieline.testing.rigs import gemini
+from tieline.testing.rigs.acp import GeminiRig
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
-from tieline.testing.rigs.gemini import GeminiRig
 from tieline.testing.rigs.opencode import OpenCodeRig
 
 BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
@@ -35,7 +35,7 @@ class RealTeam(NamedTuple):
     place: Path
 
     def member(self, name: str, agent: str, **options: object) -> p.TeamMember:
-        model = gemini.MODEL if agent == "gemini" else ""
+        model = GEMINI.model if agent == "gemini" else ""
         whole: dict[str, object] = {"agent": agent, "model": model, "accept_unenforced": True}
         return self.here.member(name, **(whole | options))
 

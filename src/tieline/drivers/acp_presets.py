@@ -10,6 +10,8 @@ from typing import Literal
 from msgspec import Struct
 
 from ..policy import Capability
+from . import acp_recipes
+from .acp_recipes import Recipe
 from .acp_traits import UNKNOWN, Replacements, Traits
 from .base import Features
 from .opencode_project import INSTRUCTIONS, NO_PROJECT, PROJECT_SETTINGS, RUNS
@@ -44,6 +46,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     login_files: tuple[str, ...] = ()  # files under HOME that it leaves when somebody signed in
     tested: str = ""
     floor: str = ""
+    recipe: Recipe | None = None  # how it is set up over a scripted model; none: nobody knows
     features: Features = Features()
     node: bool = False  # a large program of Node, whose first turn is faster when it was compiled ahead
     model_args: tuple[str, ...] = ()  # arguments that choose it, "{}" is its name; none: the session's own option does
@@ -155,6 +158,7 @@ PRESETS: dict[str, Preset] = {
         args=("--acp", "--skip-trust", "--approval-mode", "default"),
         # Without the first its parent process ignores SIGTERM; without the second it tells no output of commands.
         env={"GEMINI_CLI_NO_RELAUNCH": "1", "GEMINI_PTY_INFO": "child_process"},
+        recipe=acp_recipes.GEMINI,
         install="npm install -g @google/gemini-cli",
         sign_in="Run `gemini` once and sign in, or set GEMINI_API_KEY.",
         api_key_vars=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
@@ -223,6 +227,7 @@ PRESETS: dict[str, Preset] = {
     "opencode-acp": Preset(
         command=("opencode",),
         args=("acp",),
+        recipe=acp_recipes.OPENCODE_ACP,
         install="npm install -g opencode-ai",
         sign_in="Run `opencode auth login`.",
         login_files=(".local/share/opencode/auth.json",),
@@ -244,6 +249,7 @@ PRESETS: dict[str, Preset] = {
     "qwen": Preset(
         command=("qwen",),
         args=("--acp", "--approval-mode", "default"),
+        recipe=acp_recipes.QWEN,
         install="npm install -g @qwen-code/qwen-code",
         sign_in="Run `qwen` once and sign in.",
         tested="0.24.4",
@@ -289,6 +295,7 @@ PRESETS: dict[str, Preset] = {
     "copilot": Preset(
         command=("copilot",),
         args=("--acp", "--stdio"),
+        recipe=acp_recipes.COPILOT,
         install="npm install -g @github/copilot",
         sign_in="Run `copilot` once and sign in with /login.",
         api_key_vars=("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"),
@@ -343,6 +350,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "claude-agent-acp": Preset(
         command=("claude-agent-acp",),
+        recipe=acp_recipes.CLAUDE_AGENT_ACP,
         install="npm install -g @agentclientprotocol/claude-agent-acp",
         sign_in="Run `claude` once and sign in, or set ANTHROPIC_API_KEY.",
         api_key_vars=("ANTHROPIC_API_KEY",),
@@ -377,6 +385,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "codex-acp": Preset(
         command=("codex-acp",),
+        recipe=acp_recipes.CODEX,
         install="npm install -g @agentclientprotocol/codex-acp",
         sign_in="Run `codex login`, or set OPENAI_API_KEY.",
         api_key_vars=("OPENAI_API_KEY", "CODEX_API_KEY"),
@@ -411,6 +420,7 @@ PRESETS: dict[str, Preset] = {
     "kimi": Preset(
         command=("kimi",),
         args=("acp",),
+        recipe=acp_recipes.KIMI,
         install="npm install -g @moonshot-ai/kimi-code",
         sign_in="Run `kimi` once and use /login.",
         env={"KIMI_CODE_NO_AUTO_UPDATE": "1"},
@@ -447,6 +457,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "vibe": Preset(
         command=("vibe-acp",),
+        recipe=acp_recipes.VIBE,
         install="uv tool install mistral-vibe",
         sign_in="Run `vibe` once and sign in, or set MISTRAL_API_KEY.",
         api_key_vars=("MISTRAL_API_KEY",),
@@ -474,6 +485,7 @@ PRESETS: dict[str, Preset] = {
         command=("auggie",),
         args=("--acp", *_AUGGIE_ASKS),  # without these it asks nothing; they come before its settings
         env={"AUGMENT_DISABLE_AUTO_UPDATE": "1"},
+        recipe=acp_recipes.AUGGIE,
         install="npm install -g @augmentcode/auggie",
         sign_in="Run `auggie login`.",
         api_key_vars=("AUGMENT_SESSION_AUTH", "AUGMENT_API_TOKEN"),
@@ -533,6 +545,7 @@ PRESETS: dict[str, Preset] = {
     "openhands": Preset(
         command=("openhands",),
         args=("acp",),
+        recipe=acp_recipes.OPENHANDS,
         install="uv tool install openhands",
         sign_in="Run `openhands` once and choose a model.",
         # Answers come whole, and what its model thinks with its calls only.

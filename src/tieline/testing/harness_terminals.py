@@ -8,17 +8,12 @@ from pathlib import Path
 import msgspec
 
 from .model_rig import ModelRig
-from .rigs.claude_code import AGENT_ENV, ClaudeCodeRig
+from .rigs.acp import CopilotRig, GeminiRig, KimiRig, QwenRig, VibeRig
+from .rigs.claude_code import ClaudeCodeRig
 from .rigs.codex import MODEL, codex_rig
-from .rigs.copilot import CopilotRig
-from .rigs.gemini import MODEL as GEMINI_MODEL
-from .rigs.gemini import GeminiRig
-from .rigs.kimi import KimiRig
 from .rigs.opencode import OpenCodeRig
 from .rigs.pi import MODEL as PI_MODEL
 from .rigs.pi import PiRig
-from .rigs.qwen import QwenRig
-from .rigs.vibe import VibeRig
 from .tmux_terminal import TmuxTerminal
 
 
@@ -63,7 +58,7 @@ async def claude_code_home(root: Path, binaries: Path) -> AsyncGenerator[Harness
         known = {
             "hasCompletedOnboarding": True,
             "theme": "dark",
-            "customApiKeyResponses": {"approved": [AGENT_ENV["ANTHROPIC_API_KEY"][-20:]]},
+            "customApiKeyResponses": {"approved": [rig.options["env"]["ANTHROPIC_API_KEY"][-20:]]},
             "projects": {str(project): {"hasTrustDialogAccepted": True}},
         }
         (home / ".claude.json").write_bytes(msgspec.json.encode(known))
@@ -101,7 +96,7 @@ async def gemini_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome,
         # Where a folder is not trusted, its MCP servers are off.
         (home / ".gemini").mkdir(exist_ok=True)
         (home / ".gemini" / "trustedFolders.json").write_bytes(msgspec.json.encode({str(project): "TRUST_FOLDER"}))
-        argv = (str(binaries / "gemini"), "-m", GEMINI_MODEL, "--approval-mode", "yolo")
+        argv = (str(binaries / "gemini"), "-m", rig.model_name, "--approval-mode", "yolo")
         yield HarnessHome(rig, home, project, argv, rig.options["env"])
 
 

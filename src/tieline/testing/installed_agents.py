@@ -1,7 +1,8 @@
 """Agents that somebody has installed, set up over the scripted model: which can be, and how.
 
-A recipe is the rig of its type: a configuration in a temporary HOME, a dummy key, a model on loopback. The agent is
-started as it is configured, but for what would lead it elsewhere: the variables of its configuration are left out.
+Its recipe is data of its preset, or of the configuration: files in a temporary HOME, a dummy key, a model on loopback.
+The agent is started as it is configured, but for what would lead it elsewhere: the variables of its configuration are
+left out.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -13,46 +14,30 @@ from msgspec.structs import replace
 
 from ..config import Config
 from ..drivers import registry
+from ..drivers.acp.driver import AcpOptions
+from ..drivers.acp_presets import PRESETS
 from ..drivers.base import Driver
+from ..drivers.registry import parse_options
 from ..script import Reply
+from .acp_rig import AcpRig
 from .agent_checks import CountsTokens
 from .model_rig import ModelRig
 from .rig import Rig
-from .rigs.auggie import AuggieRig
-from .rigs.claude_agent_acp import ClaudeAgentAcpRig
 from .rigs.claude_code import ClaudeCodeRig
 from .rigs.codex import codex_rig
-from .rigs.codex_acp import CodexAcpRig
-from .rigs.copilot import CopilotRig
-from .rigs.gemini import GeminiRig
-from .rigs.kimi import KimiRig
 from .rigs.opencode import OpenCodeRig
-from .rigs.opencode_acp import OpencodeAcpRig
-from .rigs.openhands import OpenHandsRig
 from .rigs.pi import PiRig
-from .rigs.qwen import QwenRig
-from .rigs.vibe import VibeRig
 
-Recipe = Callable[[Path, Path], AbstractAsyncContextManager[Rig]]
+SetUp = Callable[[Path, Path], AbstractAsyncContextManager[Rig]]
 """(HOME, the agent's program) → its rig."""
 
-RECIPES: dict[str, Recipe] = {
+OF_THEIR_OWN: dict[str, SetUp] = {
     "claude-code": lambda home, program: ClaudeCodeRig(home),
     "codex": lambda home, program: codex_rig(home, program),
     "opencode": lambda home, program: OpenCodeRig(home, str(program)),
-    "gemini": lambda home, program: GeminiRig(home, program.parent),
-    "opencode-acp": lambda home, program: OpencodeAcpRig(home, program.parent),
-    "qwen": lambda home, program: QwenRig(home, program.parent),
-    "copilot": lambda home, program: CopilotRig(home, program.parent),
     "pi": lambda home, program: PiRig(home, program),
-    "claude-agent-acp": lambda home, program: ClaudeAgentAcpRig(home, program.parent),
-    "codex-acp": lambda home, program: CodexAcpRig(home, program.parent),
-    "kimi": lambda home, program: KimiRig(home, program.parent),
-    "vibe": lambda home, program: VibeRig(home, program.parent),
-    "openhands": lambda home, program: OpenHandsRig(home, program.parent),
-    "auggie": lambda home, program: AuggieRig(home, program.parent),
 }
-"""By the agent's type."""
+"""By the agent's type: those with a driver of their own. Those over ACP have the recipe of their preset."""
 
 LEADS_ELSEWHERE = ("env", "model", "effort", "system", "accept_unenforced")
 """Settings that are for the agent's own model, or that would loosen what is tested."""
@@ -60,13 +45,20 @@ NOT_HERE = ("url", "run_as")
 """Settings of agents that are not ours to start with another HOME."""
 
 
-def recipe_for(name: str, config: Config) -> Recipe | None:
+def set_up_of(name: str, config: Config) -> SetUp | None:
     """How that agent is set up over the scripted model; None: it cannot be."""
     options = config.agents.get(name, {})
     kind = str(options.get("preset") or options.get("type", name))
     if any(options.get(key) for key in NOT_HERE):
         return None
-    return RECIPES.get(registry.ALIASES.get(kind, kind))
+    kind = registry.ALIASES.get(kind, kind)
+    if options.get("recipe") is not None:
+        recipe = parse_options(AcpOptions, name, {"command": ["of-no-matter"], "recipe": options["recipe"]}).recipe
+    else:
+        recipe = PRESETS[kind].recipe if kind in PRESETS else None
+    if recipe is None:
+        return OF_THEIR_OWN.get(kind)
+    return lambda home, program: AcpRig(home, program.parent, (str(program),), recipe=recipe)
 
 
 class InstalledRig:
@@ -99,12 +91,12 @@ class InstalledRig:
 @asynccontextmanager
 async def installed_rig(name: str, program: str, home: Path, config: Config) -> AsyncGenerator[InstalledRig, None]:
     """The agent of that name over the scripted model. Raises ValueError where there is no recipe for it."""
-    recipe = recipe_for(name, config)
-    if recipe is None:
+    set_up = set_up_of(name, config)
+    if set_up is None:
         raise ValueError(f"{name} cannot be set up over the scripted model")
     home.mkdir(parents=True, exist_ok=True)
     options = {key: value for key, value in config.agents.get(name, {}).items() if key not in LEADS_ELSEWHERE}
     agents = {**config.agents, name: options} if options else {}
-    async with recipe(home, Path(program)) as rig:
+    async with set_up(home, Path(program)) as rig:
         driver = registry.create(name, replace(config, agents=agents))
         yield InstalledRig(rig, driver, config.environ.get("PATH", ""))

@@ -8,10 +8,10 @@ from typing import Any
 from tests.asks.stage import Row, holding
 from tests.asks.words import SPOKEN, lines, long, spoken
 
+from tieline.drivers.acp_recipes import RISK
 from tieline.drivers.base import McpServer
 from tieline.script import AnyStep, Call, Run, Write
 from tieline.testing import mcp_server
-from tieline.testing.rigs.openhands import RISK
 
 SERVERS = {"words": McpServer(command=mcp_server.command_line("speak", sys.executable, "-c", "print('said')"))}
 OPTIONS = {"mcp_servers": SERVERS}

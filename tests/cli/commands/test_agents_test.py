@@ -16,6 +16,7 @@ import pytest
 from tieline.cli.commands import agents_test
 from tieline.config import Config
 from tieline.drivers.acp import driver as acp
+from tieline.drivers.acp_presets import PRESETS
 from tieline.drivers.base import StartsProgram
 from tieline.script import Reply, Say
 from tieline.testing import installed_agents
@@ -24,6 +25,7 @@ from tieline.testing.cli_process import CliProcess
 from tieline.testing.rig import scratch_env
 
 PEER = Path(__file__).with_name("lying_acp_agent.py")
+PAGE = Path(__file__).parents[3] / "docs" / "agents.md"
 BINARIES = Path(__file__).parents[2] / "agents/node_modules/.bin"
 CALM = {"text", "command", "edit", "thinking", "interrupt", "policy", "ask", "denial", "model_error", "processes"}
 
@@ -104,8 +106,8 @@ def test_the_table_of_a_liar(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rig = LyingRig(tmp_path, "denied")
-    recipe: Mapping[str, installed_agents.Recipe] = {"acp": lambda home, program: nullcontext(rig)}
-    monkeypatch.setattr(installed_agents, "RECIPES", recipe)
+    own: Mapping[str, installed_agents.SetUp] = {"acp": lambda home, program: nullcontext(rig)}
+    monkeypatch.setattr(installed_agents, "OF_THEIR_OWN", own)
     file = tmp_path / "tieline.toml"
     command = json.dumps([sys.executable, "-I", "-S", str(PEER), str(tmp_path / "agent")])
     file.write_text(f'[agents.liar]\ntype = "acp"\ncommand = {command}\nasks = ["file_write", "shell", "network"]\n')
@@ -152,13 +154,16 @@ async def test_nothing_of_this_machine_reaches_the_agent(tmp_path: Path) -> None
         assert not {"OPENAI_API_KEY", "A_KEY"} & env.keys() and rig.driver.name == "work"
         assert isinstance(rig.driver, StartsProgram)
         assert rig.driver.env == {} and "--strict-config" in rig.driver.program.args
-    for name in installed_agents.RECIPES:
+    of_presets = [name for name, preset in PRESETS.items() if preset.recipe]
+    tested = [name for name, preset in PRESETS.items() if preset.tested]
+    assert of_presets == tested, "what was tested can be tested again"
+    for name in (*installed_agents.OF_THEIR_OWN, *of_presets):
         home = tmp_path / name
         async with installed_agents.installed_rig(name, f"/opt/{name}", home, Config(environ=environ)) as rig:
             assert (rig.driver.name, rig.options["env"]["HOME"]) == (name, str(home))
             assert "real" not in rig.options["env"].values() and rig.model is not None
     for options in ({"type": "opencode", "url": "http://127.0.0.1:1"}, {"type": "codex", "run_as": "nobody"}, {}):
-        assert installed_agents.recipe_for("work", Config(agents={"work": options})) is None
+        assert installed_agents.set_up_of("work", Config(agents={"work": options})) is None
 
 
 @pytest.mark.parametrize(("name", "variable"), [("qwen", "OPENAI_BASE_URL"), ("copilot", "COPILOT_PROVIDER_BASE_URL")])
@@ -177,6 +182,20 @@ def test_it_needs_no_pytest() -> None:
     code = "import sys, tieline.cli.commands.agents_test; print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
     assert not {"pytest", "_pytest", "pytest_asyncio"} & set(told.split())
+
+
+@pytest.mark.real
+def test_an_agent_that_a_person_has_given_a_recipe_passes(tmp_path: Path) -> None:
+    """The one that the documents have as an example."""
+    node = Path(shutil.which("node") or "/usr/bin/node").parent
+    cli = CliProcess(tmp_path, path=f"{BINARIES}:{node}:/usr/bin:/bin")
+    example = PAGE.read_text().partition("<!-- recipe -->\n```toml\n")[2].partition("```")[0]
+    cli.configure(example)
+    ended = cli.run_program("agents", "test", "my-agent", "--json", timeout=110)
+    result = json.loads(ended.stdout)
+    passed = {check["name"] for check in result["checks"] if check["outcome"] == "passed"}
+    assert (result["works"], result["problem"], result["model"]) == (True, "", "scripted"), ended.stderr
+    assert passed >= {"text", "command", "edit", "interrupt", "policy", "ask", "denial", "model_error"}
 
 
 @pytest.mark.real

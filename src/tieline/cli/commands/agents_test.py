@@ -22,7 +22,7 @@ from ...drivers import registry
 from ...errors import TielineError, UnknownAgent, UsageError
 from ...events import Done
 from ...testing.agent_checks import AgentChecks, CheckResult
-from ...testing.installed_agents import installed_rig, recipe_for
+from ...testing.installed_agents import installed_rig, set_up_of
 from ..errors import FAILED
 from ..terminal.formatting import print_json
 from ..terminal.line_prompt import ask_line
@@ -73,7 +73,7 @@ def show(names: Sequence[str], *, prompt: str, own_model: bool, yes: bool, accep
     results: list[AgentTestResult] = []
     for name in wanted:
         report = asyncio.run(probe_agent(name, config))
-        scripted = not prompt and report.found and recipe_for(name, config) is not None
+        scripted = not prompt and report.found and set_up_of(name, config) is not None
         if scripted:
             if not json:
                 print(_title(report), flush=True)

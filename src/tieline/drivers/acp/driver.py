@@ -26,6 +26,7 @@ from ...policy import CAPABILITIES, Capability, Policy, Receipt
 from ...processes.async_process import Process
 from ...wire.jsonrpc import Peer
 from ..acp_presets import PRESETS, STREAM, Preset
+from ..acp_recipes import Recipe
 from ..acp_traits import Denial, McpPassing, Progress, Spending, Steering
 from ..base import AskFn, Features, Probe, Program, Spec, check_args, deny_all, required_features
 from ..model_list import ModelList
@@ -119,6 +120,10 @@ class AcpOptions(Struct, frozen=True, forbid_unknown_fields=True):
     traits: Annotated[
         TraitOptions, setting("What the agent does differently from others.", {"denial": "ends_turn"})
     ] = TraitOptions()
+    recipe: Annotated[
+        Recipe | None,
+        setting("How `tieline agents test` sets it up over a scripted model.", {"api": "chat"}),
+    ] = None
 
 
 OPTIONS = AcpOptions

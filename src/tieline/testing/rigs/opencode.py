@@ -2,24 +2,26 @@
 
 import itertools
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ...drivers.acp_recipes import OPENCODE_ACP, Step, ToolRecipe, asking
 from ...drivers.base import Driver
 from ...drivers.opencode.driver import create
-from ...script import AnyStep, Get, Inquire, Outline, Propose, Run, Write
+from .. import recipes
 from ..model_apis.chat import Chat
 from ..model_rig import ModelRig
 from ..model_server import ScriptedModel
 from ..rig import scratch_env
-from ..tool_calls import progress, question
 
 MODEL = "scripted/scripted"
 PATCHING = "scripted/gpt-scripted"
 """The same one by a name that OpenCode gives its patch tool to, in place of those that edit and write."""
 BORROWED, MODELS = "borrowed", 64
+TOOLS: Mapping[Step, ToolRecipe] = {**OPENCODE_ACP.tools, "inquire": asking("question")}
 
 
 class LendingRig(ModelRig):
@@ -68,7 +70,7 @@ class OpenCodeRig(LendingRig):
     ) -> None:
         self._home = home
         self._config = config or {}
-        super().__init__(ScriptedModel(Chat, dialect=dialect))
+        super().__init__(ScriptedModel(Chat, dialect=partial(recipes.tool_call, TOOLS)))
         self.driver = create("opencode", {"command": [program], **(options or {})})
         self.env = {**offline_env(home), **(env or {})}
         self.options = {"env": self.env}
@@ -87,19 +89,9 @@ def lent_models() -> list[str]:
 
 
 def offline_env(home: Path) -> dict[str, str]:
-    """An environment from scratch in which OpenCode fetches nothing and knows no providers but the configured ones: to
-    read its own list of all models takes a quarter of the processor time of a start with one turn."""
-    models = home / "models.json"
-    env = scratch_env(
-        home,
-        path="/usr/bin:/bin",
-        OPENCODE_DISABLE_MODELS_FETCH="1",
-        OPENCODE_MODELS_PATH=str(models),
-        OPENCODE_DISABLE_LSP_DOWNLOAD="1",
-        OPENCODE_DISABLE_AUTOUPDATE="1",
-        npm_config_offline="true",  # it would fetch what plugins need
-    )
-    models.write_text("{}")
+    """An environment from scratch in which OpenCode fetches nothing and knows no providers but the configured ones."""
+    env = scratch_env(home, path="/usr/bin:/bin", **recipes.variables(OPENCODE_ACP, url="", home=home))
+    (home / "models.json").write_text("{}")
     return env
 
 
@@ -128,22 +120,3 @@ def configuration(url: str) -> dict[str, Any]:
         "autoupdate": False,
         "share": "disabled",
     }
-
-
-def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
-    match step:
-        case Write(path, content):
-            return "write", {"filePath": path, "content": content}
-        case Run(command):
-            return "bash", {"command": command, "description": "Runs a command"}
-        case Get(url):
-            return "webfetch", {"url": url, "format": "text"}
-        case Inquire():
-            return "question", {"questions": [question(step)]}
-        case Outline():
-            todos = [{"content": text, "status": state, "priority": "medium"} for text, state in progress(step)]
-            return "todowrite", {"todos": todos}
-        case Propose():
-            raise ValueError("OpenCode's model has no tool to propose a plan with")
-        case _:
-            raise ValueError(f"OpenCode has no tool for {step!r}")
