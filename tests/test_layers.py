@@ -48,6 +48,7 @@ LAYERS: list[set[str]] = [
         "drivers.unified_diff",
         "drivers.current_file",
         "drivers.claude_edits",
+        "drivers.claude_project",
         "drivers.opencode_project",
         "drivers.repository_folders",
         "drivers.run_as",

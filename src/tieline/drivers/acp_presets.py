@@ -5,16 +5,15 @@ the protocol's public registry of agents say. Where neither says that the agent 
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from ..policy import Capability
-from . import acp_recipes
+from . import acp_recipes, claude_project, opencode_project
 from .acp_recipes import Recipe
 from .acp_traits import UNKNOWN, Replacements, Traits
 from .base import Features
-from .opencode_project import INSTRUCTIONS, NO_PROJECT, PROJECT_SETTINGS, RUNS
 
 Control = Literal["", "gemini-rules", "opencode-permission", "codex-filter"]
 """The agent's own rules that a policy is written into; none: the policy lives by what the agent asks."""
@@ -27,6 +26,8 @@ class RepositorySettings(Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()  # files and folders that it reads
     env: Mapping[str, str] = {}  # variables with which it reads none of them
     files: Mapping[str, str] = {}  # variables that name files of ours for that → their content
+    session_meta: Mapping[str, Any] = {}  # what takes the place of the preset's `session_meta` for that
+    denials: tuple[str, ...] = ()  # where in it the tools go that the repository denies, which takes nothing
     hides: tuple[str, ...] = ()  # an administrator's files whose place ours take
     instructions: tuple[
         str, ...
@@ -61,7 +62,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     fixed_env: Mapping[str, str] = {}  # variables that make it ask, whatever the caller's environment says
     settings: str = ""  # a file of settings that make it ask, whatever the user's own say
     settings_env: str = ""  # the variable that names that file
-    session_meta: Mapping[str, object] = {}  # what goes with each session of its own under `_meta`, to make it ask
+    session_meta: Mapping[str, Any] = {}  # what goes with each session of its own under `_meta`, to make it ask
     mcp_args: tuple[str, ...] = ()  # arguments that give it MCP servers, "{}" is the file that names them
     traits: Traits = UNKNOWN
     tools: Mapping[Capability, tuple[str, ...]] = {}  # its tools by capability, for its own rules
@@ -141,14 +142,10 @@ _COPILOT_RUNS = {
 
 
 _CLAUDE_ASKS = ("Write", "Edit", "NotebookEdit", "Bash", "PowerShell", "Monitor", "WebFetch", "WebSearch")
-_CLAUDE_SESSION = {
-    "claudeCode": {
-        "options": {
-            "settings": {"permissions": {"ask": _CLAUDE_ASKS}},
-            "allowDangerouslySkipPermissions": False,
-            "promptSuggestions": False,  # a model call after each turn, whose cost it does not tell
-        }
-    }
+_CLAUDE_OPTIONS = {
+    "settings": {"permissions": {"ask": _CLAUDE_ASKS}},
+    "allowDangerouslySkipPermissions": False,
+    "promptSuggestions": False,  # a model call after each turn, whose cost it does not tell
 }
 
 
@@ -238,7 +235,10 @@ PRESETS: dict[str, Preset] = {
         tools={"file_write": ("edit",), "shell": ("bash",), "network": ("webfetch", "websearch")},
         subagents=("task",),
         repository=RepositorySettings(
-            names=PROJECT_SETTINGS, env={NO_PROJECT: "1"}, instructions=INSTRUCTIONS, runs=RUNS
+            names=opencode_project.PROJECT_SETTINGS,
+            env={opencode_project.NO_PROJECT: "1"},
+            instructions=opencode_project.INSTRUCTIONS,
+            runs=opencode_project.RUNS,
         ),
         tool_kinds={"task": "task"},
         failure_prefixes=("The arguments provided to the tool are invalid: ",),
@@ -362,7 +362,13 @@ PRESETS: dict[str, Preset] = {
         mode="default",
         # On its own it lets read-only commands and some hosts pass. Rules that ask come before all that allow.
         asks=("file_write", "shell", "network"),
-        session_meta=_CLAUDE_SESSION,
+        session_meta={"claudeCode": {"options": _CLAUDE_OPTIONS}},
+        repository=RepositorySettings(
+            names=claude_project.PROJECT_SETTINGS,
+            session_meta={"claudeCode": {"options": {**_CLAUDE_OPTIONS, "settingSources": ("user",)}}},
+            denials=("claudeCode", "options", "disallowedTools"),
+            instructions=claude_project.INSTRUCTIONS,
+        ),
         lifting_commands=("config", "update-config", "fewer-permission-prompts", "auto-mode-setup", "remote-control"),
         tool_kinds={
             "Monitor": "execute",

@@ -80,6 +80,7 @@ class AcpConversation:
         self.offered_models = ModelList()
         self.chooses_model: bool | None = None  # whether its session offers a choice; None: it did not say
         self.notices: tuple[Warning, ...] = ()  # for the first turn
+        self.session_meta = preset.session_meta
         self.unverified: tuple[str, ...] = ()  # what was asked for, and nobody has seen it do
         self.updates_seen = 0  # session updates so far
         self._ask = ask

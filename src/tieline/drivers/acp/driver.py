@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import re
 import shutil
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +29,7 @@ from ..acp_presets import PRESETS, STREAM, Preset
 from ..acp_recipes import Recipe
 from ..acp_traits import Denial, McpPassing, Progress, Spending, Steering
 from ..base import AskFn, Features, Probe, Program, Spec, check_args, deny_all, required_features
+from ..claude_project import repository_denials
 from ..model_list import ModelList
 from ..observed_features import Basis, Observation, ObservedAgents
 from ..registry import parse_options
@@ -255,6 +256,8 @@ class Acp:
             stack.push_async_callback(cancel_and_wait, asyncio.create_task(_end_below(process)))
             talk = AcpConversation(self.name, self.preset, spec, ask, process, self.enforce(spec.policy))
             talk.notices = notices
+            if left_out is not None:
+                talk.session_meta = await asyncio.to_thread(self._session_meta, spec.cwd)
             peer = await stack.enter_async_context(Peer(process, talk, room=talk.drain))
             await self._open_or_exit(process, talk, open_session(talk, peer))
             if talk.offered_models.names:
@@ -285,7 +288,8 @@ class Acp:
         """What the agent does not read of the repository's own settings; None: they count, or it has no way to leave
         them out."""
         settings = self.preset.repository
-        if self._trusts_repository or spec.policy.shell == "allow" or not (settings.env or settings.files):
+        leaves_out = settings.env or settings.files or settings.session_meta
+        if self._trusts_repository or spec.policy.shell == "allow" or not leaves_out:
             return None
         found = settings_found(spec.cwd, settings.names, spec.env.get("HOME", ""))
         return None if settings.no_servers and not found else found
@@ -317,6 +321,11 @@ class Acp:
         """With the instructions that the agent leaves out together with the repository's settings."""
         found = repository_instructions(spec.cwd, self.preset.repository.instructions)
         return replace(spec, system="\n\n".join(filter(None, (found, spec.system))))
+
+    def _session_meta(self, cwd: str) -> Mapping[str, Any]:
+        """What keeps the agent from the repository's settings, but for what they deny."""
+        meta, path = self.preset.repository.session_meta or self.preset.session_meta, self.preset.repository.denials
+        return _with_value(meta, path, denied) if path and (denied := repository_denials(cwd)) else meta
 
     def _start(self, spec: Spec, scratch: str, *, repository: bool) -> Process:
         preset = replace(self.preset, settings="") if overriding_rules(self.preset) else self.preset
@@ -368,3 +377,8 @@ async def _end_below(process: Process) -> None:
     """What was started has exited, and the agent with it: some are started by a launcher, which they would outlive."""
     await process.wait(None)
     process.kill()
+
+
+def _with_value(values: Mapping[str, Any], path: Sequence[str], value: object) -> Mapping[str, Any]:
+    first, *rest = path
+    return {**values, first: _with_value(values.get(first, {}), rest, value) if rest else value}

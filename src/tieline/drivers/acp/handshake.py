@@ -42,7 +42,7 @@ async def open_session(talk: AcpConversation, peer: Peer) -> None:
         where: dict[str, Any] = {
             "cwd": spec.cwd,
             "mcpServers": servers if talk.preset.traits.mcp == "session" else [],
-            **({"_meta": talk.preset.session_meta} if talk.preset.session_meta else {}),
+            **({"_meta": talk.session_meta} if talk.session_meta else {}),
         }
         if not spec.resume:
             session: SessionResult | None = await peer.request("session/new", where, timeout=REQUEST_S)

@@ -14,8 +14,8 @@ from ...config import setting
 from ...errors import AgentMissing
 from ...events import Warning
 from ...policy import Policy
-from ...safe_file_read import read_inside
 from ..base import McpServer, Spec
+from ..claude_project import INSTRUCTIONS, PROJECT_SETTINGS, repository_denials
 from ..repository_folders import repository_instructions, settings_left_out
 from .policy import permission_rules
 
@@ -65,22 +65,7 @@ class ClaudeCodeOptions(Struct, frozen=True, forbid_unknown_fields=True):
     start_timeout_s: Annotated[float, setting("Seconds that the agent may take to start.", 60.0)] = 30.0
 
 
-PROJECT_SETTINGS = (
-    ".claude/settings.json", ".claude/settings.local.json", ".claude/commands", ".claude/skills", ".claude/agents",
-    ".mcp.json",
-)  # fmt: skip
 TRUST = 'setting_sources = ["user", "project", "local"] under [agents.claude-code] of tieline.toml.'
-REPOSITORY_SETTINGS = (".claude/settings.json", ".claude/settings.local.json")
-MAX_SETTINGS = 256 * 1024
-MAX_DENIALS = 32 * 1024
-
-
-class _Permissions(Struct, frozen=True):
-    deny: tuple[str, ...] = ()
-
-
-class _Settings(Struct, frozen=True):
-    permissions: _Permissions = _Permissions()
 
 
 class ClaudeCodeLaunch(Struct, frozen=True):
@@ -98,9 +83,9 @@ def launch_command(spec: Spec, options: ClaudeCodeOptions, name: str = "claude-c
     notices: tuple[Warning, ...] = ()
     if sources is None and not trusts_repository(spec.policy, options):
         sources = ("user",)
-        denied += _repository_denials(spec.cwd)
+        denied += repository_denials(spec.cwd)
         notices = settings_left_out(spec.cwd, PROJECT_SETTINGS, spec.env.get("HOME", ""), TRUST)
-        above = repository_instructions(spec.cwd, ("CLAUDE.md",), above_only=True)
+        above = repository_instructions(spec.cwd, INSTRUCTIONS, above_only=True)
         system = "\n\n".join(filter(None, (above, system)))
     argv = [
         *executable(name, options, {**spec.env, **options.env}),
@@ -145,16 +130,6 @@ def trusts_repository(policy: Policy, options: ClaudeCodeOptions) -> bool:
     if options.setting_sources is None:
         return policy.shell == "allow"
     return not {"project", "local"}.isdisjoint(options.setting_sources)
-
-
-def _repository_denials(cwd: str) -> tuple[str, ...]:
-    """What a repository's settings deny: that can only take away."""
-    found: list[str] = []
-    for name in REPOSITORY_SETTINGS:
-        with suppress(OSError, msgspec.MsgspecError):
-            settings = msgspec.json.decode(read_inside(cwd, name, MAX_SETTINGS), type=_Settings)
-            found += [rule for rule in settings.permissions.deny if rule and rule.isprintable()]
-    return tuple(found) if sum(map(len, found)) <= MAX_DENIALS else ()
 
 
 def _mcp_config(servers: Mapping[str, McpServer], env: dict[str, str]) -> str:
