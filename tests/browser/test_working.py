@@ -92,7 +92,7 @@ async def test_every_kind_of_event_is_shown(hub: HubProcess, open_page: OpenPage
     for text in (
         "every kind", "Thought", "a text", "a step", "r.py", "e.py", "a command", "a query", "https://example.com/",
         "a server: a tool", "a task", "“a reason”", "d.py", "compacting · a detail",
-        "429 too many requests", "The model is busy", "an end", "1.2k in, 5 out",
+        "429 too many requests", "The model is busy", "an end", "1.2k tokens in, 5 out",
     ):  # fmt: skip
         await expect(log(page).get_by_text(text).first).to_be_visible()
     await log(page).get_by_role("button", name=re.compile("1 warning, 1 notice")).click()

@@ -26,7 +26,7 @@ describe('format', () => {
   it('distinguishes zero from a missing value', () => {
     expect(cost({ cost_usd: 0 })).toBe('$0.00')
     expect(cost({ cost_usd: 0.001 })).toBe('<$0.01')
-    expect(cost({ input: 1200, output: 300 })).toBe('1.5k tok')
+    expect(cost({ input: 1200, output: 300 })).toBe('1.5k tokens')
     expect(cost({})).toBe('')
     expect(cost(null)).toBe('')
   })

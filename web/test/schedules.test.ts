@@ -17,8 +17,8 @@ it('says usual times in words, and others as they are', () => {
   }
   for (const [cron, text] of Object.entries(texts)) expect(cronText(cron), cron).toBe(text)
   const noon = Date.UTC(new Date().getUTCFullYear(), 5, 1, 12) / 1000
-  expect(momentIn('Europe/Berlin', noon)).toMatch(/02:00|14:00/)
-  expect(momentIn('no such zone', noon)).toBe(new Date(noon * 1000).toLocaleString(undefined, { weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' }))
+  expect(momentIn('Europe/Berlin', noon)).toContain('14:00')
+  expect(momentIn('no such zone', noon)).toBe(new Date(noon * 1000).toLocaleString(undefined, { weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' }))
   expect([timeUntil(110, 100), timeUntil(7300, 100)]).toEqual(['in a moment', 'in 2 h'])
 })
 

@@ -39,6 +39,12 @@ async function page(search = '') {
   return { box, field, type, key, text: () => box.textContent! }
 }
 
+it('shows a place on one line, whatever lines it had', async () => {
+  vi.stubGlobal('fetch', async () => ({ ok: true, status: 200, text: async () => JSON.stringify(found([hit(1, { snippet: [{ text: 'npm test\n\n  ' }, { text: 'quokka', match: true }] })])) }))
+  const { box } = await page('?q=quokka')
+  await until(() => expect(box.querySelector('.snippet')!.textContent).toBe('npm test quokka'))
+})
+
 it('searches once a person stops typing, and cancels what it asked before', async () => {
   const { type, box, text } = await page()
   expect(text()).toContain('Search everything')

@@ -22,7 +22,7 @@ it('says of a sum whether it is all of it', () => {
   ]
   for (const [more, ...expected] of cases) expect((['cost', 'tokens', 'time'] as const).map((measure) => valueText(row('x', more), measure))).toEqual(expected)
   expect(incompleteNotes(row('x'))).toEqual([])
-  expect(incompleteNotes(row('x', { turns: 5, partial_turns: 2, unknown_turns: 1, turns_with_cost: 4 }))).toEqual(['≥: at least. Of 5 turns, 2 reported only part of their usage and 1 reported nothing.', 'No cost is known for 1 turn: their agents do not report it.'])
+  expect(incompleteNotes(row('x', { turns: 5, partial_turns: 2, unknown_turns: 1, turns_with_cost: 4 }))).toEqual(['≥: at least. Of 5 turns, 2 reported only a part of what was used and 1 reported nothing.', 'No cost is known for 1 turn: not every agent reports it.'])
 })
 
 it('has a row for every day, also over a change of the clocks', () => {
@@ -51,7 +51,7 @@ it('shows charts, each with a table, for the days that are chosen', async () => 
   expect(box.querySelectorAll('.day-bars rect.partial').length).toBe(1)
   expect(box.querySelector('.day-bars')!.getAttribute('aria-label')).toContain(`the most on ${today}: ≥ $0.50`)
   expect([...box.querySelectorAll('.chart')].every((one) => one.querySelector('details table'))).toBe(true)
-  expect(box.textContent).toContain('1 reported only part of their usage')
+  expect(box.textContent).toContain('1 reported only a part of what was used')
   expect(box.textContent).toContain('still being counted')
   expect([...box.querySelectorAll('.chart:last-child a')].map((one) => one.getAttribute('href'))).toEqual(['/s/s1'])
   expect(box.textContent).toContain('⟨U+202E⟩')

@@ -21,15 +21,15 @@ def test_a_sum_that_is_known_in_part_says_so() -> None:
     totals = UsageTotals(turns=4, partial_turns=1, unknown_turns=2, turns_with_cost=1, duration_s=65, tokens=TOKENS)
     assert numbers(totals) == ["4", "1m 05s", "≥ 1.23M", "≥ 45.6k", "≥ 890", "≥ $12.35"]
     assert notes(totals) == [
-        "≥: at least. Of 4 turns, 1 reported only part of their usage and 2 reported nothing.",
-        "No cost is known for 3 turns: their agents do not report it.",
+        "≥: at least. Of 4 turns, 1 reported only a part of what was used and 2 reported nothing.",
+        "No cost is known for 3 turns: not every agent reports it.",
     ]
 
 
 def test_a_cost_that_some_agents_do_not_tell_is_a_lower_bound_although_the_tokens_are_whole() -> None:
     totals = UsageTotals(turns=2, turns_with_cost=1, tokens=TOKENS)
     assert numbers(totals)[2:] == ["1.23M", "45.6k", "890", "≥ $12.35"]
-    assert notes(totals) == ["No cost is known for 1 turn: their agents do not report it."]
+    assert notes(totals) == ["No cost is known for 1 turn: not every agent reports it."]
 
 
 def test_what_nobody_told_is_no_zero() -> None:

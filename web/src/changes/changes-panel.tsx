@@ -249,7 +249,7 @@ function CommitBox({ tree, onCommit, onStageAll }: { tree: P.WorkingTree; onComm
   return (
     <form class="commit" onSubmit={(event) => { event.preventDefault(); void submit() }}>
       <label>Commit message<textarea rows={2} value={message} onInput={(event) => setMessage(event.currentTarget.value)} /></label>
-      <p class="faint small-text">{tree.author ? `As ${visible(tree.author)}.` : 'Git does not know who you are: set user.name and user.email there.'}{tree.skipped.length > 0 && ` Without the repository’s ${tree.skipped.join(' and ')}.`}</p>
+      <p class="faint small-text">{tree.author ? `As ${visible(tree.author)}.` : 'Git does not know who you are: set user.name and user.email on the machine.'}{tree.skipped.length > 0 && ` Without the repository’s ${tree.skipped.join(' and ')}.`}</p>
       <div class="row wrap">
         <button type="submit" class="small primary" disabled={busy || !staged || !message.trim() || !tree.author}>{staged ? `Commit ${staged} ${staged === 1 ? 'file' : 'files'}` : 'Nothing is staged'}</button>
         {rest && <button type="button" class="small" onClick={onStageAll}>Stage all</button>}

@@ -73,7 +73,7 @@ function Run({ run, zone }: { run: P.ScheduleRun; zone: string }) {
   const session = run.session && sessions.value.has(run.session) ? run.session : ''
   return (
     <article class="card" aria-label={momentIn(zone, run.due_at)}>
-      <div class="row wrap"><RunChip run={run} /><span class="run-when">{momentIn(zone, run.due_at)}</span><span class="faint small-text">{[runLength(run), run.by && `wanted by ${visibleLine(run.by)}`].filter(Boolean).join(' · ')}</span></div>
+      <div class="row wrap"><RunChip run={run} /><span class="run-when">{momentIn(zone, run.due_at)}</span><span class="faint small-text">{[runLength(run), run.by && `started by ${visibleLine(run.by)}`].filter(Boolean).join(' · ')}</span></div>
       {run.problem && <p class="small-text deny">{visible(run.problem)}</p>}
       {run.text && <p class="run-text">{visible(run.text)}</p>}
       {session && <a href={sessionUrl(session)} data-internal="1">Open the session</a>}

@@ -2,9 +2,9 @@
 import type * as P from '../generated/protocol'
 import { ago, duration, type SessionState } from '../shared/format'
 
-/** A moment by the clocks of a time zone; by this browser's where it does not know the zone. */
+/** A moment by the clocks of a time zone, in hours as cron counts them; by this browser's where it does not know the zone. */
 export function momentIn(zone: string, at: number): string {
-  const style = { weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' } as const
+  const style = { weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' } as const
   const day = new Date(at * 1000)
   const year = day.getFullYear() === new Date().getFullYear() ? {} : ({ year: 'numeric' } as const)
   try {

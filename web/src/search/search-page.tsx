@@ -148,12 +148,15 @@ function Group({ group }: { group: HitGroup }) {
   )
 }
 
+/** Where lines end says nothing in a snippet. */
+const oneLine = (text: string): string => visibleLine(text.replace(/\s+/g, ' '))
+
 function Hit({ hit }: { hit: P.SearchHit }) {
   const [, name, icon] = KINDS.find(([kind]) => kind === hit.kind)!
   return (
     <a class="hit" href={hitUrl(hit)} data-internal="1">
       <Icon name={icon} label={name} />
-      <span class="snippet">{(hit.snippet ?? []).map((part, index) => (part.match ? <mark key={index}>{visibleLine(part.text)}</mark> : <span key={index}>{visibleLine(part.text)}</span>))}</span>
+      <span class="snippet">{(hit.snippet ?? []).map((part, index) => (part.match ? <mark key={index}>{oneLine(part.text)}</mark> : <span key={index}>{oneLine(part.text)}</span>))}</span>
       <time class="faint when" dateTime={new Date(hit.at * 1000).toISOString()} title={new Date(hit.at * 1000).toLocaleString()}>{ago(hit.at, now.value)}</time>
     </a>
   )

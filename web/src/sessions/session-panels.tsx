@@ -6,7 +6,7 @@ import { back, navigate, sessionUrl } from '../app/router'
 import { commandsOfSession, PendingCommands, trackCommand } from '../commands/pending-commands'
 import { openedFile } from '../files/opened-file'
 import type * as P from '../generated/protocol'
-import { agentName, ago, canDo, compactNumber, cost, duration, enforcement, sessionTitle } from '../shared/format'
+import { agentName, ago, canDo, compactNumber, cost, duration, enforcement, sessionTitle, TURN_STATUS_LABELS } from '../shared/format'
 import { visible } from '../shared/visible-text'
 import { nodes, now, thread } from '../store/store'
 import { PathText, Problem, Sheet } from '../ui/components'
@@ -104,7 +104,7 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
       <Problem text={problem} />
       <form class="stack" onSubmit={(event) => { event.preventDefault(); change('Title, model and effort', { title: name, ...(features.includes('model') && choosesModel && model !== session.model ? { model } : {}), ...(choosesModel && effort !== session.effort ? { effort } : {}) }, close) }}>
         <label>Title<input type="text" value={name} placeholder={sessionTitle(session)} onInput={(event) => setName(event.currentTarget.value)} /></label>
-        {agent && features.includes('model') && choosesModel && <ModelPicker label={driven ? 'Model, from the next turn' : 'Model, from the next prompt from here'} node={node} agent={agent} value={model} placeholder={init?.model || 'the agent’s own choice'} onChange={setModel} />}
+        {agent && features.includes('model') && choosesModel && <ModelPicker label={driven ? 'Model, from the next turn' : 'Model, from the next prompt from here'} node={node} agent={agent} value={model} placeholder={init?.model || 'The agent’s own choice'} onChange={setModel} />}
         {choosesModel && <EffortSelect label={driven ? 'Effort, from the next turn' : 'Effort, from the next prompt from here'} levels={effortsOf(agent, model)} value={effort} onChange={setEffort} />}
         {driven && <label>Policy
           <select value={policy?.name ?? ''} onChange={(event) => change('Policy', { policy: event.currentTarget.value })}>
@@ -153,13 +153,14 @@ function Usage({ session }: { session: P.SessionRecord }) {
   return (
     <section class="usage" aria-label="Usage">
       <p><strong>Usage</strong></p>
-      <p><strong class="amount">{cost(tokens) || 'Not reported'}</strong> <span class="faint">in {session.turns} {session.turns === 1 ? 'turn' : 'turns'}</span></p>
+      {session.turns > 0 && <p><strong class="amount">{cost(tokens) || 'Not reported'}</strong> <span class="faint">in {session.turns} {session.turns === 1 ? 'turn' : 'turns'}</span></p>}
+      {!session.turns && !ends.length && <p class="faint">No turn has ended yet.</p>}
       {counts.length > 0 && <p class="faint small-text">Tokens: {counts.map(([name, count]) => `${compactNumber(count!)} ${name}`).join(', ')}</p>}
       {window ? <p class="faint small-text">The model’s window: {compactNumber(window)} tokens</p> : null}
       {ends.length > 0 && (
         <table>
-          <thead><tr><th scope="col">Turn</th><th scope="col">Time</th><th scope="col">Cost</th></tr></thead>
-          <tbody>{ends.map(({ key, at, done }) => <tr key={key}><td>{done.status === 'success' ? 'Done' : done.status.replace('_', ' ')}, {ago(at, now.value)}{at && now.value - at > 45 ? ' ago' : ''}</td><td>{done.duration_s ? duration(done.duration_s) : '–'}</td><td>{cost(done.tokens) || '–'}</td></tr>)}</tbody>
+          <thead><tr><th scope="col">Turn</th><th scope="col">Time</th><th scope="col">Used</th></tr></thead>
+          <tbody>{ends.map(({ key, at, done }) => <tr key={key}><td>{TURN_STATUS_LABELS[done.status]}, {ago(at, now.value)}{at && now.value - at > 45 ? ' ago' : ''}</td><td>{done.duration_s ? duration(done.duration_s) : '–'}</td><td>{cost(done.tokens) || '–'}</td></tr>)}</tbody>
         </table>
       )}
     </section>

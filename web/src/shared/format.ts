@@ -37,7 +37,7 @@ export function cost(tokens: P.Tokens | null | undefined): string {
   if (!tokens) return ''
   if (tokens.cost_usd != null) return tokens.cost_usd && tokens.cost_usd < 0.01 ? '<$0.01' : `$${tokens.cost_usd.toFixed(2)}`
   const counts = [tokens.input, tokens.output].filter((one): one is number => one != null)
-  return counts.length ? `${compactNumber(counts.reduce((sum, tokenCount) => sum + tokenCount, 0))} tok` : ''
+  return counts.length ? `${compactNumber(counts.reduce((sum, tokenCount) => sum + tokenCount, 0))} tokens` : ''
 }
 
 /** An amount in dollars; nothing where none was reported. */
@@ -76,6 +76,11 @@ function turnOutcome({ outcome }: P.SessionRecord): SessionState {
 
 export const STATE_LABELS: Record<SessionState, string> = {
   working: 'Working', waiting: 'Needs you', ready: 'Ready', done: 'Done', stopped: 'Stopped', stuck: 'Not responding', failed: 'Failed', closed: 'Closed', offline: 'Machine offline',
+}
+
+/** How a turn ended. */
+export const TURN_STATUS_LABELS: Record<P.Done['status'], string> = {
+  success: 'Done', error: 'Failed', interrupted: 'Stopped', max_turns: 'Stopped: turn limit reached', max_budget: 'Stopped: budget reached', timeout: 'Stopped: timed out',
 }
 
 /** A line of Markdown without its marks, for a list. */

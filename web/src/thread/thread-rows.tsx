@@ -9,7 +9,7 @@ import { DiffView } from '../diff/diff-view'
 import { parseDiff } from '../diff/parse-diff'
 import { fileAddress, isImagePath, openFile } from '../files/opened-file'
 import type * as P from '../generated/protocol'
-import { VERBS, ago, answeredBy, answerReason, cost, compactNumber, actionSummary, duration, askHeading } from '../shared/format'
+import { VERBS, ago, answeredBy, answerReason, cost, compactNumber, actionSummary, duration, askHeading, TURN_STATUS_LABELS } from '../shared/format'
 import { visibleLine, visible } from '../shared/visible-text'
 import { asks, nodes, now, sessions, recentlyAnswered, thread } from '../store/store'
 import { CodeText, isFolded, sizeOf } from '../ui/code'
@@ -277,15 +277,11 @@ function RetryButton({ prompt, session }: { prompt: string; session: string }) {
   )
 }
 
-const TURN_STATUS_LABELS: Record<P.Done['status'], string> = {
-  success: 'Done', error: 'Failed', interrupted: 'Stopped', max_turns: 'Stopped: turn limit reached', max_budget: 'Stopped: budget reached', timeout: 'Stopped: timed out',
-}
-
 function DoneRow({ done, retry, session }: { done: P.Done; retry: string; session: string }) {
   const { tokens } = done
   const parts = [
     done.duration_s ? duration(done.duration_s) : '',
-    tokens?.input != null || tokens?.output != null ? `${compactNumber(tokens?.input ?? 0)} in, ${compactNumber(tokens?.output ?? 0)} out` : '',
+    tokens?.input != null || tokens?.output != null ? `${compactNumber(tokens?.input ?? 0)} tokens in, ${compactNumber(tokens?.output ?? 0)} out` : '',
     tokens?.cost_usd != null ? cost(tokens) : '',
     done.usage === 'partial' ? 'usage incomplete' : '',
   ].filter(Boolean)

@@ -31,11 +31,11 @@ export function valueText(totals: P.UsageTotals, measure: Measure): string {
 /** What the sums do not contain, in words. */
 export function incompleteNotes(total: P.UsageTotals): readonly string[] {
   const turns = (count: number) => `${count} ${count === 1 ? 'turn' : 'turns'}`
-  const parts = [total.partial_turns && `${total.partial_turns} reported only part of their usage`, total.unknown_turns && `${total.unknown_turns} reported nothing`].filter(Boolean)
+  const parts = [total.partial_turns && `${total.partial_turns} reported only a part of what was used`, total.unknown_turns && `${total.unknown_turns} reported nothing`].filter(Boolean)
   const without = total.turns - total.turns_with_cost
   return [
     ...(parts.length ? [`≥: at least. Of ${turns(total.turns)}, ${parts.join(' and ')}.`] : []),
-    ...(without ? [`No cost is known for ${turns(without)}: their agents do not report it.`] : []),
+    ...(without ? [`No cost is known for ${turns(without)}: not every agent reports it.`] : []),
   ]
 }
 

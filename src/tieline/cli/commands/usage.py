@@ -10,7 +10,7 @@ from ...protocol.usage import UsageBy, UsageReport, UsageRow, UsageTotals
 from .. import hub_connection
 from ..errors import print_error
 from ..moments import parse_moment
-from ..terminal.formatting import print_json
+from ..terminal.formatting import print_json, print_words
 from ..terminal.sanitize import one_line
 from ..terminal.tables import Cell, print_rows
 
@@ -60,7 +60,7 @@ def _print(report: UsageReport) -> None:
     rows.append([("total", "bold"), *("" for _ in about), *((cell, "bold") for cell in numbers(report.total))])
     print_rows((report.by, *about, *NUMBERS), rows)
     for note in notes(report.total):
-        print(note)
+        print_words(note)
 
 
 def _names(row: UsageRow, by: UsageBy) -> list[Cell]:
@@ -91,12 +91,15 @@ def notes(totals: UsageTotals) -> list[str]:
     if not totals.complete:
         parts = [
             f"{count} reported {what}"
-            for count, what in ((totals.partial_turns, "only part of their usage"), (totals.unknown_turns, "nothing"))
+            for count, what in (
+                (totals.partial_turns, "only a part of what was used"),
+                (totals.unknown_turns, "nothing"),
+            )
             if count
         ]
         found.append(f"≥: at least. Of {_turns(totals.turns)}, {' and '.join(parts)}.")
     if without := totals.turns - totals.turns_with_cost:
-        found.append(f"No cost is known for {_turns(without)}: their agents do not report it.")
+        found.append(f"No cost is known for {_turns(without)}: not every agent reports it.")
     return found
 
 

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from shutil import get_terminal_size
 from typing import Any
 
 import msgspec
@@ -16,6 +17,15 @@ def print_json(value: Any) -> None:
 
 def on_terminal() -> bool:
     return sys.stdout.isatty() and variable("TERM") not in ("", "dumb")
+
+
+def print_words(text: str) -> None:
+    """A sentence; a terminal's lines end between words."""
+    if on_terminal():
+        import textwrap
+
+        text = textwrap.fill(text, get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+    print(text)
 
 
 def time_ago(at: float, now: float | None = None) -> str:
