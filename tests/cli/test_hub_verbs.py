@@ -18,7 +18,7 @@ from tieline.cli.commands.sessions import browse
 from tieline.cli.commands.usage import NUMBERS
 from tieline.cli.hub_connection import pick
 from tieline.cli.terminal.formatting import time_ago
-from tieline.cli.terminal.tables import columns, fit_widths
+from tieline.cli.terminal.tables import columns, columns_with_room, fit_widths
 from tieline.client.client import Client
 from tieline.errors import UsageError
 from tieline.events import Choice, Question
@@ -108,6 +108,21 @@ def test_ids_are_whole_on_a_narrow_terminal(hub: Setting) -> None:
 )
 def test_the_widest_columns_give_way(needed: list[int], room: int, widths: list[int]) -> None:
     assert fit_widths(needed, room) == widths
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (71, ["id", "machine", "where", "what"]),
+        (70, ["id", "where", "what"]),
+        (59, ["id", "where", "what"]),
+        (58, ["id", "what"]),
+        (10, ["id", "what"]),
+    ],
+)
+def test_a_narrow_terminal_leaves_out_what_says_least(width: int, shown: list[str]) -> None:
+    titles, needed = ("id", "machine", "where", "what"), (6, 9, 23, 60)
+    assert [titles[n] for n in columns_with_room(titles, needed, ("machine", "where"), width)] == shown
 
 
 # --- send and tail --------------------------------------------------------------------------------------------

@@ -278,6 +278,12 @@ def test_every_verb_tells_programs_what_it_did() -> None:
     assert not [name for name, command in every.items() if not command.epilog], "without an example"
 
 
+def test_what_goes_with_run_goes_with_a_new_session_at_the_hub() -> None:
+    verbs = getattr(typer.main.get_command(app), "commands", {})
+    run, send = ({option for each in verbs[name].params for option in each.opts} for name in ("run", "send"))
+    assert {each for each in run - send if each.startswith("-")} == {"--standalone"}
+
+
 def test_no_arguments_show_the_help(cli: CliProcess) -> None:
     ended = cli.run()
     assert ended.returncode == 2

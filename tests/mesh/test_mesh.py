@@ -175,6 +175,16 @@ async def test_a_members_mail_is_its_own(tmp_path: Path) -> None:
         assert len(refused) == 4
 
 
+async def test_a_member_is_named_by_a_part_of_its_id(mesh: Mesh) -> None:
+    await members(mesh)
+    anna = mesh.whoami(ANNA)
+    for part in (anna.id, anna.id[:9], anna.id[-6:]):
+        assert (await mesh.send_message(BOB, part, "hello")).to == "anna"
+    for part in (anna.id[-5:], anna.id[:3] + anna.id[4:]):  # too short; of nobody
+        with pytest.raises(UnknownMember):
+            await mesh.send_message(BOB, part, "hello")
+
+
 async def test_filters(mesh: Mesh) -> None:
     await members(mesh)
     names = [member.name for member in await mesh.list_agents(OWNER, Filters(project="Shop", role="backend"))]

@@ -22,6 +22,7 @@ from ..bus.table_cache import TableCache
 from ..envelopes import address as normalize_address
 from ..envelopes import under
 from ..errors import BusError, Conflict, UsageError
+from ..ids import SHORT, fits_id
 from ..processes.process_table import running_process
 from ..protocol.mesh import MAX_MEMBERS, Activity, MemberMatch, MemberView
 from ..sessions.records import SessionRecord
@@ -216,7 +217,7 @@ class Directory:
         return [MemberMatch(member=self._show(record), score=score) for score, record in found[:limit]]
 
     def resolve(self, text: str) -> MemberView:
-        """By `@name`, name, member id, session id or whole address."""
+        """By `@name`, name, member id, session id or whole address; also by a part of an id that fits no other."""
         text = text.strip()
         if text.casefold().startswith("relay."):
             return self._by_address(normalize_address(text))
@@ -228,6 +229,9 @@ class Directory:
         for person in self._person_names():
             if name_key(person) == name_key(name):
                 return self.person_view(person)
+        ids = [id for id in (*self._members, *self._sessions) if len(name) >= SHORT and fits_id(id, name)]
+        if len(ids) == 1:
+            return self.resolve(ids[0])
         raise UnknownMember(text, tuple(match.member.name for match in self.find(name, limit=3)))
 
     def _by_address(self, address: str) -> MemberView:

@@ -44,7 +44,7 @@ def run(cli: CliProcess, *arguments: str, status: int = 0) -> str:
 
 def test_who_is_there(cli: CliProcess) -> None:
     lines = run(cli, "members").splitlines()
-    assert lines[0].split() == ["name", "does", "project", "harness", "machine", "presence", "unread", "seen"]
+    assert lines[0].split() == ["name", "project", "harness", "machine", "presence", "unread", "seen", "does"]
     assert [line.split()[0] for line in lines[1:]] == ["owner", "ada"]
     (ada,) = json.loads(run(cli, "members", "datbase", "--project", "shop", "--activity", "idle", "--json"))
     assert (ada["name"], ada["harness"]) == ("ada", "claude-code")

@@ -30,7 +30,7 @@ def print_table(reports: Sequence[AgentReport], console: Console) -> None:
         console.print()
     if away := [report for report in reports if not report.found]:
         console.print(_away(away))
-    console.print()
+        console.print()
 
 
 def _here(reports: Sequence[AgentReport]) -> Table:

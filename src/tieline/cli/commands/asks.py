@@ -17,7 +17,7 @@ from .. import hub_connection
 from ..errors import FAILED, print_error
 from ..terminal import event_text
 from ..terminal.ask_text import full_text, headline, summary_line
-from ..terminal.formatting import on_terminal, print_json, short_path
+from ..terminal.formatting import on_terminal, print_json, print_words, short_path
 from ..terminal.line_prompt import ask_line
 from ..terminal.sanitize import clean, one_line
 
@@ -63,7 +63,7 @@ async def _decide_by_key(client: Client, record: AskRecord) -> int:
     from ..terminal.keyboard import keyboard
 
     session = await client.session(record.session)
-    print(f"{short_id(record.id)}  {origin(session, await _node_names(client))}")
+    print_words(f"{short_id(record.id)}  {origin(session, await _node_names(client))}")
     keys = keyboard()
     if keys is None:
         raise UsageError("there is no terminal to ask you on", field="ask", hint="Name the ask: see tieline asks")
@@ -230,7 +230,7 @@ async def _node_names(client: Client) -> dict[str, str]:
 
 def show_ask(record: AskRecord, session: SessionRecord, whence: str) -> None:
     terminal = on_terminal()
-    print(f"{short_id(record.id)}  {whence}")
+    print_words(f"{short_id(record.id)}  {whence}")
     if terminal:
         from rich.console import Console
 

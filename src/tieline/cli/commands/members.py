@@ -5,11 +5,13 @@ from typing import cast, get_args
 
 from ...client.client import Client
 from ...errors import UsageError
+from ...ids import short_id
 from ...protocol.mesh import Activity, MemberView
 from .. import hub_connection
 from ..terminal.formatting import print_json, time_ago
 from ..terminal.tables import Cell, print_rows
 
+TITLES = ("name", "project", "harness", "machine", "presence", "unread", "seen", "does")
 STYLES = {"working": "green", "stale": "yellow"}
 
 
@@ -42,10 +44,8 @@ def members(
         if json:
             print_json(found)
         else:
-            titles = ("name", "does", "project", "harness", "machine", "presence", "unread", "seen")
-            print_rows(
-                titles, [_row(member) for member in found], "No member matches." if query else "Nobody is here yet."
-            )
+            none = "No member matches." if query else "Nobody is here yet."
+            print_rows(TITLES, [_row(member) for member in found], none, optional=("machine", "seen", "project"))
         return 0
 
     return hub_connection.run_with_client(work)
@@ -54,14 +54,14 @@ def members(
 def _row(member: MemberView) -> Sequence[Cell]:
     presence = presence_of(member)
     return (
-        member.name,
-        " · ".join(part for part in (member.role, member.specialisation, member.description) if part),
+        short_id(member.id) if member.name == member.id else member.name,
         member.project,
         member.harness or member.kind,
         member.machine,
         (presence, STYLES.get(presence, "")),
         str(member.unread or ""),
         time_ago(member.seen_at) if member.seen_at else "",
+        " · ".join(part for part in (member.role, member.specialisation, member.description) if part),
     )
 
 

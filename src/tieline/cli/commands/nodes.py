@@ -17,7 +17,8 @@ def show(*, json: bool) -> int:
         if json:
             print_json(found)
             return 0
-        print_rows(TITLES, [_row(node) for node in found], "No machines. Join one: tieline pair --node")
+        none = "No machines. Join one: tieline pair --node"
+        print_rows(TITLES, [_row(node) for node in found], none, optional=("platform", "version"))
         return 0
 
     return hub_connection.run_with_client(work)
@@ -42,7 +43,7 @@ def _row(node: NodeView) -> list[Cell]:
     others = [f"{agent.name} (not ready)" for agent in node.agents if agent.found and not agent.ready]
     return [
         (short_id(node.id), "bold"),
-        one_line(node.name, 40) + (" (the hub's own)" if node.local else ""),
+        one_line(node.name, 40) + (" (hub)" if node.local else ""),
         ("yes", "green") if node.online else (away, "red"),
         one_line(node.version, 20),
         one_line(node.platform, 30),

@@ -65,7 +65,8 @@ def list_rules(*, json: bool) -> int:
         if json:
             print_json(found)
             return 0
-        print_rows(TITLES, [_row(each) for each in found], 'No rules. Make one: tieline rules add prefix "npm test"')
+        none = 'No rules. Make one: tieline rules add prefix "npm test"'
+        print_rows(TITLES, [_row(each) for each in found], none, optional=("made", "used"))
         for each in found:
             if each.waiting:
                 print_error(f"tieline: {_unheard(each)}")

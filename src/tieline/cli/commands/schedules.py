@@ -17,12 +17,14 @@ from ...protocol.schedules import Missed, NewSchedule, Overlap, ScheduleChange, 
 from ...schedules.cron import time_zone
 from .. import hub_connection
 from ..run.run_options import RunOptions, check_options, prompt_of, session_options, with_content
-from ..terminal.formatting import print_json, short_path
+from ..terminal.formatting import print_json, print_words, short_path
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import Cell, print_rows
 
 TITLES = ("name", "when", "zone", "next", "last", "agent", "where", "prompt")
 RUN_TITLES = ("time", "what became of it", "session", "answer")
+NAMES = 8
+"""Cells for the name of a fact."""
 RUN_STYLES = {"running": "green", "success": "green", "starting": "yellow", "waiting": "yellow"}
 ZONE_LINK = Path("/etc/localtime")
 LISTED_BY = "tieline schedule list"
@@ -94,7 +96,7 @@ def list_schedules(*, json: bool) -> int:
             print_json(found)
             return 0
         none = 'No schedules. Add one: tieline schedule add "0 9 * * 1-5" "triage the new issues" --agent codex'
-        print_rows(TITLES, [_row(each) for each in found], none)
+        print_rows(TITLES, [_row(each) for each in found], none, optional=("where", "agent", "zone", "last"))
         return 0
 
     return hub_connection.run_with_client(work)
@@ -107,7 +109,7 @@ def show(given: str, *, json: bool) -> int:
             print_json(found)
             return 0
         for line in _facts(found):
-            print(clean(line))
+            print_words(clean(line), NAMES)
         if found.runs:
             print()
             print_rows(RUN_TITLES, [_run_row(found, run) for run in found.runs])
@@ -245,7 +247,7 @@ def _facts(schedule: ScheduleView) -> list[str]:
         "by": schedule.created_by,
         "prompt": schedule.prompt,
     }
-    return [f"{name:<8}{value}" for name, value in facts.items() if value]
+    return [f"{name:<{NAMES}}{value}" for name, value in facts.items() if value]
 
 
 def _worktrees(schedule: ScheduleView) -> str:

@@ -1,5 +1,6 @@
 """`tieline search`: what was said, run, asked and sent, in all sessions and messages."""
 
+from shutil import get_terminal_size
 from typing import cast, get_args
 
 from msgspec.structs import replace
@@ -11,12 +12,13 @@ from ...protocol.search import SearchHit, SearchKind, SessionHit
 from .. import hub_connection
 from ..errors import print_error
 from ..moments import parse_moment
-from ..terminal.formatting import on_terminal, print_json, time_ago
+from ..terminal.formatting import on_terminal, print_json, print_words, time_ago
 from ..terminal.sanitize import one_line
 
 KINDS = get_args(SearchKind)
 MAX_PAGE = 200
 MAX_LINE = 300
+INDENT = 4
 FOUND, PLAIN, DIM = "\x1b[1;33m", "\x1b[0m", "\x1b[2m"
 
 
@@ -56,13 +58,16 @@ def search(
             hits += results.hits
             if not results.hits or not results.more or len(hits) >= limit:
                 break
+        columns = get_terminal_size().columns if on_terminal() else None
         if json:
             print_json(replace(results, hits=tuple(hits), sessions=sessions))
         else:
             for one in sessions:
                 print(f"{short_id(one.session)}  {one.agent}  session  {one_line(one.title or one.cwd, 60)}")
             for hit in hits:
-                print("\n".join(lines(hit, colours=on_terminal())))
+                *place, text = lines(hit, colours=on_terminal(), width=columns)
+                print("\n".join(place))
+                print_words(text, INDENT)
             if results.more:
                 print_error(f"tieline: there is more: --limit {limit * 4}, or other words")
         if results.indexed < 1:
@@ -74,8 +79,8 @@ def search(
     return hub_connection.run_with_client(work)
 
 
-def lines(hit: SearchHit, *, colours: bool) -> list[str]:
-    """A hit: where it stands and how to get there, then the words."""
+def lines(hit: SearchHit, *, colours: bool, width: int | None = None) -> list[str]:
+    """A hit: where it stands and how to get there (on a narrow terminal in another line), then the words."""
     dim, plain = (DIM, PLAIN) if colours else ("", "")
     if hit.session:
         place = f"{short_id(hit.session)}  {hit.agent}  {hit.kind}  {one_line(hit.title, 50)}".rstrip()
@@ -93,4 +98,7 @@ def lines(hit: SearchHit, *, colours: bool) -> list[str]:
         end = " " if part.text[-1:].isspace() and shown else ""
         text += gap + (f"{FOUND}{shown}{PLAIN}" if part.match and colours else shown) + end
         room -= len(shown)
-    return [f"{place}  {dim}{time_ago(hit.at)} ago  {way}{plain}", f"    {text.strip()}"]
+    place, indent = f"{place}  {dim}{time_ago(hit.at)} ago", " " * INDENT
+    fits = width is None or len(place) - len(dim) + 2 + len(way) <= width
+    ways = [f"{place}  {way}{plain}"] if fits else [f"{place}{plain}", f"{indent}{dim}{way}{plain}"]
+    return [*ways, f"{indent}{text.strip()}"]

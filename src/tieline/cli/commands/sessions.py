@@ -57,7 +57,10 @@ def list_sessions(*, every: bool, agent: str, node: str, status: str, query: str
         marks = {one.id: one for one in await client.session_marks()}
         rows = [_row(one, nodes, marks.get(one.id)) for one in found]
         print_rows(
-            TITLES, [_styled(row) for row in rows], 'No sessions. Start one: tieline send --new codex "your task"'
+            TITLES,
+            [_styled(row) for row in rows],
+            'No sessions. Start one: tieline send --new codex "your task"',
+            optional=("machine", "where"),
         )
         return 0
 

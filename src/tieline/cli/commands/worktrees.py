@@ -26,7 +26,7 @@ def list_worktrees(*, ended: bool, json: bool) -> int:
             print_json(found)
             return 0
         none = 'No worktrees. A session gets one so: tieline send --new codex "your task" --worktree'
-        print_rows(TITLES, [_row(one) for one in found], none)
+        print_rows(TITLES, [_row(one) for one in found], none, optional=("base", "commits", "changed"))
         return 0
 
     return hub_connection.run_with_client(work)

@@ -19,12 +19,17 @@ def on_terminal() -> bool:
     return sys.stdout.isatty() and variable("TERM") not in ("", "dumb")
 
 
-def print_words(text: str) -> None:
-    """A sentence; a terminal's lines end between words."""
+def print_words(text: str, indent: int = 0) -> None:
+    """Sentences; a terminal's lines end between words. `indent` is that of what goes on in another line."""
     if on_terminal():
         import textwrap
 
-        text = textwrap.fill(text, get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+        columns, more = get_terminal_size().columns, " " * indent
+        lines = (
+            textwrap.fill(line, columns, subsequent_indent=more, break_long_words=False, break_on_hyphens=False)
+            for line in text.splitlines()
+        )
+        text = "\n".join(lines)
     print(text)
 
 

@@ -9,15 +9,20 @@ Cell = str | tuple[str, str]
 """Text, or text and its style."""
 GAP = 3
 """Cells between two columns of a table."""
+READABLE = 24
+"""Cells that the last column, which may be a sentence, has at least before another is left out."""
 
 
-def print_rows(titles: Sequence[str], rows: Sequence[Sequence[Cell]], none: str = "") -> None:
+def print_rows(
+    titles: Sequence[str], rows: Sequence[Sequence[Cell]], none: str = "", *, optional: Sequence[str] = ()
+) -> None:
+    """`optional`: the columns that a narrow terminal leaves out, those that say least first."""
     if not rows:
         if none and on_terminal():
             print(none)
         return
     if on_terminal():
-        table(titles, rows)
+        table(titles, rows, optional)
         return
     plain = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
     print(columns(titles, plain))
@@ -32,7 +37,7 @@ def columns(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-def table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+def table(titles: Sequence[str], rows: Sequence[Sequence[Cell]], optional: Sequence[str] = ()) -> None:
     """Print a table on a terminal. The first column, which identifies the row, is never cut."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -42,12 +47,25 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     console = Console(markup=False, emoji=False, highlight=False)
     cells = [[Text(*cell) if isinstance(cell, tuple) else Text(cell) for cell in row] for row in rows]
     needed = [max(len(title), *(row[n].cell_len for row in cells)) for n, title in enumerate(titles)]
+    kept = columns_with_room(titles, needed, optional, console.width)
+    widths = fit_widths([needed[n] for n in kept], console.width - GAP * (len(kept) - 1))
     shown = Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-    for title, width in zip(titles, fit_widths(needed, console.width - GAP * (len(titles) - 1)), strict=True):
-        shown.add_column(title, no_wrap=True, overflow="ellipsis", width=width)
+    for n, width in zip(kept, widths, strict=True):
+        shown.add_column(titles[n], no_wrap=True, overflow="ellipsis", width=width)
     for row in cells:
-        shown.add_row(*row)
+        shown.add_row(*(row[n] for n in kept))
     console.print(shown)
+
+
+def columns_with_room(titles: Sequence[str], needed: Sequence[int], optional: Sequence[str], width: int) -> list[int]:
+    """Which columns are shown: rather few to be read than all of them cut."""
+    kept = list(range(len(titles)))
+    for title in optional:
+        whole = sum(needed[n] for n in kept[:-1]) + min(needed[-1], READABLE) + GAP * (len(kept) - 1)
+        if whole <= width:
+            break
+        kept.remove(titles.index(title))
+    return kept
 
 
 def fit_widths(needed: Sequence[int], room: int) -> list[int]:
