@@ -23,6 +23,11 @@ FLAGS = [
 ]  # fmt: skip
 
 
+def text_size(times: int) -> str:
+    """The flag for a person who has set their text to so many times the usual size."""
+    return f"--blink-settings=defaultFontSize={16 * times}"
+
+
 @asynccontextmanager
 async def chromium(env: Mapping[str, str] | None = None, *, more: Sequence[str] = ()) -> AsyncGenerator[Browser, None]:
     async with async_playwright() as playwright:

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from playwright.async_api import Browser, expect
-from tests.browser.chromium import chromium
+from tests.browser.chromium import chromium, text_size
 from tests.browser.hub import HubProcess
 from tests.browser.showcase import EVENTS
 from tests.browser.signed_in import settled, signed_in
@@ -23,7 +23,7 @@ PAGES = (
     "/settings", "/members", "/messages", "/inboxes", "/dead", "/channels", "/teams", "/teams/new",
     "/search?q=greeting", "/usage", "/schedules", "/schedules/new", "/schedules/triage",
 )  # fmt: skip
-PARTS = {"/s/showcase/diff": ".changes", "/s/branched/info": ".worktree"}
+PARTS = {"/s/showcase/diff": ".changes", "/s/branched/info": ".worktree", "/search?q=greeting": ".hit"}
 """What is to be seen of a page whose code is loaded late."""
 FILLED = (
     ("/new", "Work in a git worktree of its own", "new-worktree"),
@@ -36,8 +36,6 @@ SCHEDULE = {
     "id": "triage", "name": "triage", "cron": "0 9 * * 1-5", "zone": "Europe/Berlin", "agent": "codex",
     "prompt": "Triage the new issues.",
 }  # fmt: skip
-TEXT_PX = 16
-"""How large browsers show text, unless their person has set it otherwise."""
 OVERLAYS = (("Control+k", "palette"), ("Shift+?", "keys"))
 
 
@@ -69,7 +67,7 @@ async def take(out: Path, only: str) -> None:
                 }  # fmt: skip
                 if not any(only in name for name in shots):
                     continue
-                async with chromium(more=[f"--blink-settings=defaultFontSize={text * TEXT_PX}"]) as browser:
+                async with chromium(more=[text_size(text)]) as browser:
                     for name, (size, scheme) in shots.items():
                         if only in name:
                             await _all(browser, hub, out / name, size, scheme)
@@ -80,10 +78,10 @@ async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: 
     for path in PAGES:
         await page.goto(hub.url + path)
         if path in PARTS:
-            await expect(page.locator(PARTS[path])).to_be_attached()
+            await expect(page.locator(PARTS[path]).first).to_be_attached()
         await settled(page)
         if path in PARTS:
-            await page.locator(PARTS[path]).scroll_into_view_if_needed()
+            await page.locator(PARTS[path]).first.scroll_into_view_if_needed()
         await page.screenshot(path=f"{out}-{_name(path)}.png")
     for path, label, name in FILLED:
         await page.goto(hub.url + path)

@@ -42,7 +42,7 @@ async def test_from_an_ask_to_its_rule_and_its_end(
     await expect(sheet.get_by_text("true unit tests --all").last).to_be_visible()
     assert await faults(page) == []
     await shot(page, f"rule-sheet-{size}")
-    await sheet.get_by_role("button", name="Save the rule, and allow this").click()
+    await sheet.get_by_role("button", name="Save and allow this").click()
     await expect(sheet).to_have_count(0)
     await expect(page.get_by_role("log").get_by_text("They pass.")).to_be_visible()
 

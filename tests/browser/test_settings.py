@@ -7,9 +7,11 @@ import pytest
 import pytest_asyncio
 import segno
 from playwright.async_api import Page, expect
+from tests.browser.chromium import chromium, text_size
 from tests.browser.conftest import OpenPage
 from tests.browser.faults import faults
 from tests.browser.hub import NAME, HubProcess
+from tests.browser.signed_in import settled, signed_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
@@ -28,37 +30,41 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubPro
         yield started
 
 
-@pytest.mark.parametrize(("size", "dark"), [("phone", True), ("tablet", False), ("desktop", True)])
+PAGES = (
+    "/", "/new", "/settings", "/members", "/messages", "/inboxes", "/dead", "/channels", "/teams", "/teams/new",
+    "/search?q=greeting", "/usage", "/schedules", "/schedules/new",
+)  # fmt: skip
+
+
+async def look_at_every_page(page: Page, hub: HubProcess, shot: Shot, name: str) -> None:
+    title = "a session with quite a long title, longer than a phone is wide"
+    session = await hub.session(prompt="go", title=title)
+    own = f"/s/{session}"
+    for path in (*PAGES, own, f"{own}/info", f"{own}/diff"):
+        await page.goto(hub.url + path)
+        await settled(page)
+        if path == own:
+            await expect(page.get_by_role("log").get_by_role("button", name="Allow once")).to_be_visible()
+        assert await faults(page) == [], f"{path} is hard to use for some"
+        shown = path.partition("?")[0].strip("/").replace("/", "-").replace(session, "x") or "home"
+        await shot(page, f"{name}-{shown}")
+
+
+@pytest.mark.parametrize(
+    ("size", "dark"), [("phone", True), ("tablet", False), ("desktop", True), ("narrow", False), ("narrow", True)]
+)
 async def test_every_page_on_every_screen(
     hub: HubProcess, open_page: OpenPage, shot: Shot, size: str, dark: bool
 ) -> None:
-    session = await hub.session(prompt="go", title="a session with quite a long title, longer than a phone is wide")
     page = await open_page(hub, size, dark=dark)
-    for path in (
-        "/",
-        f"/s/{session}",
-        "/new",
-        "/settings",
-        "/members",
-        "/messages",
-        "/inboxes",
-        "/dead",
-        "/channels",
-        "/teams",
-        "/search?q=greeting",
-        "/usage",
-        "/schedules",
-        "/schedules/new",
-    ):
-        await page.goto(hub.url + path)
-        await expect(page.locator("main, [role=main], dialog").first).to_be_attached()
-        await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
-        await expect(page.locator(".loading")).to_have_count(0)
-        if path.startswith("/s/"):
-            await expect(page.get_by_role("log").get_by_role("button", name="Allow once")).to_be_visible()
-        assert await faults(page) == [], f"{path} is hard to use for some"
-        name = path.partition("?")[0].strip("/").replace("/", "-").replace(session, "x") or "home"
-        await shot(page, f"{size}-{'dark' if dark else 'light'}-{name}")
+    await look_at_every_page(page, hub, shot, f"{size}-{'dark' if dark else 'light'}")
+
+
+@pytest.mark.parametrize(("size", "scheme"), [("narrow", "light"), ("iphone", "dark"), ("wide", "light")])
+async def test_every_page_with_text_of_twice_the_size(hub: HubProcess, shot: Shot, size: str, scheme: str) -> None:
+    async with chromium(more=[text_size(2)]) as browser:
+        page = await signed_in(browser, hub, size, scheme)
+        await look_at_every_page(page, hub, shot, f"{size}-large-{scheme}")
 
 
 async def test_a_revoked_device_is_out_at_once(hub: HubProcess, open_page: OpenPage) -> None:

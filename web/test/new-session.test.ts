@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 /** The form for a new session: what it says of the agent that is chosen. */
 import { h, render } from 'preact'
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import type * as P from '../src/generated/protocol'
 import { hub, load } from './fake-hub'
 
@@ -26,7 +26,7 @@ it('has the prompt first, Start always in sight, and what was used last', async 
   const { ready } = await load()
   const { NewSession } = await import('../src/sessions/new-session')
   const agents = ['gemini', 'codex'].map((name) => ({ name, found: true, ready: true, features: ['model'] }))
-  ready({ nodes: [{ id: 'n', name: 'here', online: true, agents, default_agent: 'gemini', home: '/home/me' } as unknown as P.NodeView] })
+  ready({ nodes: [{ id: 'n', name: 'here', online: true, agents, default_agent: 'gemini', home: '/home/me' } as unknown as P.NodeView], sessions: [{ id: 's', node: 'n', agent: 'codex', cwd: '/home/me/shop', tokens: {} } as unknown as P.SessionRecord] })
   Object.assign(HTMLDialogElement.prototype, { showModal() {}, close() {} }) // jsdom has none
   const box = document.body.appendChild(document.createElement('div'))
   render(h(NewSession, {}), box)
@@ -37,6 +37,11 @@ it('has the prompt first, Start always in sight, and what was used last', async 
   expect(field<HTMLInputElement>('input[list^=models-]').value).toBe('big')
   expect([...box.querySelectorAll<HTMLInputElement>('input:checked')].map((one) => one.closest('label')!.textContent)).toEqual(['Codex', 'Editsedits freely, asks before commands and the network'])
   expect(box.querySelector('input[name=node]'), 'there is one machine').toBeNull()
+  const recent = [...box.querySelectorAll<HTMLButtonElement>('[aria-label="Recent directories"] button')]
+  expect(recent.map((one) => one.textContent)).toEqual(['~/last', '~/shop'])
+  recent[1]!.click()
+  await vi.waitFor(() => expect(field<HTMLInputElement>('[aria-label=Directory]').value).toBe('/home/me/shop'))
+  recent[0]!.click()
   hub.reply = () => [201, { id: 'x' }]
   field<HTMLTextAreaElement>('textarea').value = 'Mend it.'
   field('textarea').dispatchEvent(new Event('input', { bubbles: true }))

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { get, post, errorMessage } from '../api/client'
 import type * as P from '../generated/protocol'
-import { Empty, Problem } from '../ui/components'
+import { Problem } from '../ui/components'
 import { MessagesLayout, usePolled } from './layout'
 
 const STATE_CHIPS: Record<P.ChannelView['state'], string> = { starting: 'working', running: 'done', failing: 'failed', stopped: '', broken: 'failed', untrusted: 'failed', disabled: '' }
@@ -17,7 +17,6 @@ export function Channels() {
     <MessagesLayout at="channels" title="Channels" actions={<button type="button" class="small" onClick={() => call(post<P.ReloadView>('channels/reload').then((result) => setStatus(result.problem || 'The configuration was reloaded.')))}>Reload configuration</button>}>
       <Problem text={problem || polled.problem} />
       <p role="status" class={status ? '' : 'sr'}>{status}</p>
-      {polled.value && !polled.value.length && <Empty icon="channel" title="No channels"><p>Telegram, webhooks and notifications are set up in <code>tieline.toml</code>.</p></Empty>}
       <ul class="letters">
         {(polled.value ?? []).map((channel) => (
           <li key={channel.id} class="card">
@@ -28,6 +27,7 @@ export function Channels() {
           </li>
         ))}
       </ul>
+      {polled.value && <p class="faint small-text">Telegram, webhooks and notifications are set up in <code>tieline.toml</code>.</p>}
     </MessagesLayout>
   )
 }

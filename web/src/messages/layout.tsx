@@ -31,7 +31,7 @@ export function MessagesLayout(props: { at: (typeof TABS)[number][0]; title: str
       <nav class="tabs" aria-label="Messages" ref={tabs}>
         {TABS.map(([name, label]) => <a key={name} href={`/${name}`} data-internal="1" aria-current={name === props.at ? 'page' : undefined}>{label}</a>)}
       </nav>
-      <div class="pane-scroll page">{props.children}</div>
+      <div class="pane-scroll page" tabIndex={0}>{props.children}</div>
     </Pane>
   )
 }

@@ -42,7 +42,7 @@ export function RuleSheet({ record, onClose }: { record: P.AskRecord; onClose: (
       foot={rule && (
         <div class="row">
           <button type="button" onClick={onClose}>Cancel</button>
-          <button type="button" class="primary grow" disabled={!preview || saving} onClick={save}>Save the rule, and allow this</button>
+          <button type="button" class="primary grow" disabled={!preview || saving} onClick={save}>Save and allow this</button>
         </div>
       )}
     >

@@ -25,7 +25,7 @@ export function ScheduleList({ adding }: { adding: boolean }) {
         <div class="pane-title"><h1>Schedules</h1></div>
         <a class="button primary small-button" href="/schedules/new" data-internal="1"><Icon name="plus" /> New schedule</a>
       </header>
-      <div class="pane-scroll page">
+      <div class="pane-scroll page" tabIndex={0}>
         <Problem text={problem} />
         {!value && !problem && <p class="loading" role="status">Loading …</p>}
         {value && !value.length && <Empty icon="clock" title="No schedules yet"><p>Start an agent at set times: every weekday at nine, every half hour, once next Tuesday.</p></Empty>}

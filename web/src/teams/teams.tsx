@@ -55,7 +55,7 @@ export function Teams() {
     <Pane label="Teams">
       <header class="pane-head"><div class="pane-title"><h1>Teams</h1></div><a class="button primary small-button" href="/teams/new" data-internal="1"><Icon name="plus" /> New team</a></header>
       <ConnectionBar />
-      <div class="pane-scroll page">
+      <div class="pane-scroll page" tabIndex={0}>
         {!loaded.value && <p class="loading" role="status">Loading …</p>}
         {loaded.value && !all.length && <Empty icon="members" title="No team conversations yet"><p>Several agents and people in one conversation. A team is a file: start one here, or in a terminal:</p><code>tieline team run team.toml "task"</code></Empty>}
         <ul class="letters">
