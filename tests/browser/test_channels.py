@@ -11,9 +11,8 @@ from tests.browser.hub import HubProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
-BROKEN = (
-    '[[channels]]\nid = "ci"\ntype = "webhook"\n[channels.config]\nsecrets = ["env:CI_SECRET"]\nto = "relay.user.ci"\n'
-)
+SECRETS = 'secrets = ["env:CI_SECRET"]\nto = "relay.user.ci"\n'
+BROKEN = f'[[channels]]\nid = "ci"\ntype = "webhook"\n[channels.config]\n{SECRETS}'
 MISTYPED = '[[channels]]\nid = "chat"\ntype = "telegarm"\n'
 OFF = '[[channels]]\nid = "later"\ntype = "webhook"\nenabled = false\n'
 

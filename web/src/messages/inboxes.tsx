@@ -18,7 +18,7 @@ export function Inboxes() {
             <button type="button" class="fold-head" aria-expanded={open === box.subject} onClick={() => setOpen(open === box.subject ? '' : box.subject)}>
               <strong class="grow ellipsis">{addressLabel(box.subject)}</strong>
               {box.channel && <span class="tag">{box.channel}</span>}
-              <span class={box.waiting ? 'badge' : 'faint'}>{box.waiting ?? 0}</span>
+              {box.waiting ? <span class="badge" role="img" aria-label={`${box.waiting} waiting`}>{box.waiting}</span> : <span class="faint small-text">nothing waits</span>}
               <span class={open === box.subject ? 'turned' : ''}><Icon name="chevron" /></span>
             </button>
             {open === box.subject && <Inbox subject={box.subject} readable={!box.channel} />}

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { get, IdempotentRequest, errorMessage } from '../api/client'
 import { navigate } from '../app/router'
 import type * as P from '../generated/protocol'
-import { ago } from '../shared/format'
+import { ago, plainLine } from '../shared/format'
 import { saveLocal, loadLocal } from '../shared/local-storage'
 import { now, sessions } from '../store/store'
 import { Empty, Problem, Sheet } from '../ui/components'
@@ -22,7 +22,7 @@ export function MessageThreads() {
           <li key={thread.id}>
             <a class="letter" href={`/messages/${encodeURIComponent(thread.id)}`} data-internal="1">
               <div class="letter-head"><strong>{(thread.parties ?? []).map(addressLabel).join(', ')}</strong><span class="faint">{ago(thread.last.receipt.steps?.at(-1)?.at ?? 0, now.value)}</span></div>
-              <div class="ellipsis">{payloadText(thread.last.envelope ?? thread.first.envelope ? (thread.last.envelope ?? thread.first.envelope)!.payload : undefined)}</div>
+              <div class="ellipsis">{plainLine(payloadText((thread.last.envelope ?? thread.first.envelope)?.payload))}</div>
               <div class="letter-head"><span class={thread.open ? 'chip working' : thread.last.state === 'dead' || thread.last.state === 'expired' ? 'chip failed' : 'chip done'}>{thread.open ? 'in delivery' : thread.last.state}</span><span class="faint">{thread.count ?? 1} {(thread.count ?? 1) === 1 ? 'message' : 'messages'}</span></div>
             </a>
           </li>

@@ -39,7 +39,7 @@ export function WorktreePanel({ session }: { session: P.SessionRecord }) {
     <section class="worktree" aria-label="Worktree">
       <p><strong>Worktree</strong></p>
       <p><code>{visible(tree.branch)}</code> <span class="faint">from</span> <code>{visible(base)}</code></p>
-      {tree.ended ? <p class="faint small-text">{tree.ended === 'merged' ? 'Merged' : 'Discarded'}. The next prompt makes it again, from {visible(base)} as it is then.</p> : value && <p class="faint small-text">{statusText(value)}</p>}
+      {tree.ended ? <p class="faint small-text">{tree.ended === 'merged' ? 'Merged' : 'Discarded'}. The next prompt makes it again, from {visible(base)} as it is then.</p> : value ? <p class="faint small-text">{statusText(value)}</p> : !problem && <p class="faint small-text" role="status">Comparing …</p>}
       {!tree.ended && (value?.conflicts?.length ?? 0) > 0 && <p class="small-text"><Icon name="warn" /> Conflicts with {visible(base)} in {visible(value!.conflicts!.join(', '))}</p>}
       <Problem text={refusal || problem || value?.problem || ''} />
       {done && <p role="status" class="small-text">{visible(done)}</p>}
