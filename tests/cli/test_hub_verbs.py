@@ -235,6 +235,8 @@ def test_the_only_ask_is_approved_without_its_name(hub: Setting) -> None:
     assert (hub.place / "made.txt").read_text() == "hi\n"
     answers = [json.loads(line)["event"] for line in ok(hub, "tail", id, "--no-follow", "--json").splitlines()]
     assert [each["remember"] for each in answers if each["type"] == "answer"] == ["session"]
+    past = ok(hub, "tail", id, "--no-follow")
+    assert "asked: wants to run a command\n" in past and "waits for you" not in past
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from tieline.bootstrap.process_lock import StartResult
 from tieline.channels.webhook.signatures import check_secret
 from tieline.cli.commands import daemon_control
 from tieline.config import Config
+from tieline.ids import short_id
 from tieline.script import Say
 from tieline.testing.cli_process import CliProcess
 
@@ -67,6 +68,10 @@ def test_a_message_becomes_a_file_and_its_steps_are_shown(hub: Setting) -> None:
     assert "from standard input" in (hub.notes / f"{id}.txt").read_text()
     assert json.loads(ok(hub, "message", "status", id, "--json"))["state"] == "injected"
     assert id in ok(hub, "message", "list")
+    with hub.terminal("message", "list", columns=80) as terminal:
+        terminal.expect(short_id(id))
+        assert terminal.wait() == 0
+        assert id not in terminal.text
     assert id in ok(hub, "message", "trace", id[-8:])
     assert ok(hub, "message", "status", id[-8:]) == ok(hub, "message", "status", id)
     other = ok(hub, "message", "send", "relay.user.dora", "another").strip()

@@ -9,7 +9,7 @@ from ...errors import UsageError
 from ...protocol.messages import DeadSelection
 from .. import hub_connection
 from ..errors import FAILED
-from ..terminal.formatting import print_json, time_ago
+from ..terminal.formatting import listed_id, print_json, time_ago
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import print_rows
 from .messages import letter_line
@@ -25,7 +25,7 @@ def list_letters(pattern: str, sender: str, reason: str, *, limit: int, json: bo
             ("message", "why", "attempts", "when", "from", "to", "says"),
             [
                 (
-                    letter.envelope.id,
+                    listed_id(letter.envelope.id),
                     (letter.reason, "red"),
                     str(letter.attempts),
                     time_ago(letter.at),
@@ -36,6 +36,7 @@ def list_letters(pattern: str, sender: str, reason: str, *, limit: int, json: bo
                 for letter in found
             ],
             "No dead letters.",
+            optional=("attempts", "from"),
         )
         return 0
 

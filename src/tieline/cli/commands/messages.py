@@ -15,7 +15,7 @@ from ...processes import environment_mark
 from ...protocol.messages import MessageView, NewAsk, NewMessage
 from .. import hub_connection
 from ..errors import FAILED, TIMEOUT, print_error
-from ..terminal.formatting import print_json, time_ago
+from ..terminal.formatting import listed_id, print_json, time_ago
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import Cell, print_rows
 
@@ -171,7 +171,7 @@ def threads(*, limit: int, json: bool) -> int:
             ("thread", "messages", "open", "active", "parties", "last"),
             [
                 (
-                    one.id,
+                    (listed_id(one.id), "bold"),
                     str(one.count),
                     str(one.open),
                     time_ago(max((step.at for step in one.last.receipt.steps), default=0.0)),
@@ -237,7 +237,7 @@ def _message(view: MessageView, indent: str = "") -> Sequence[Cell]:
     receipt = view.receipt
     state = f"{view.state} ({view.reason})" if view.reason else view.state
     says = one_line(view.envelope.payload.as_text(), 60) if view.envelope else ""
-    return (indent + receipt.id, (state, STYLES.get(view.state, "")), receipt.sender, receipt.subject, says)
+    return (indent + listed_id(receipt.id), (state, STYLES.get(view.state, "")), receipt.sender, receipt.subject, says)
 
 
 def _step(step: ReceiptStep) -> Sequence[Cell]:

@@ -14,7 +14,7 @@ from ...config import Config
 from ...errors import UsageError
 from ...protocol.phone import PhoneSetup, PhoneStatus, PhoneWay
 from ...protocol.request_bodies import Pairing
-from ..terminal.formatting import on_terminal, print_json
+from ..terminal.formatting import on_terminal, print_json, print_words
 from ..terminal.line_prompt import ask_line
 from ..terminal.qr_code import show_code
 from ..terminal.sanitize import one_line
@@ -35,7 +35,7 @@ def show_ways(*, json: bool) -> int:
             return 0
         status = await client.phone()
         for way in ways:
-            print("\n".join(_listed(way, status)))
+            _print_facts(_listed(way, status))
         return 0
 
     return _run(work)
@@ -129,7 +129,7 @@ def _confirm(way: PhoneWay, ways: Sequence[PhoneWay], *, json: bool) -> None:
             field="yes",
             hint=f"Add --yes{f', or choose another --way: {others}' if others else ''}.",
         )
-    print("\n".join(_facts(way)))
+    _print_facts(_facts(way))
     if others:
         print(f"  also here:  {others} (--way NAME; `tieline phone --list` tells about them)")
     try:
@@ -138,6 +138,11 @@ def _confirm(way: PhoneWay, ways: Sequence[PhoneWay], *, json: bool) -> None:
         answer = "n"
     if answer not in ("", "y", "yes"):
         raise UsageError("nothing was changed", field="yes")
+
+
+def _print_facts(lines: Sequence[str]) -> None:
+    for line in lines:
+        print_words(line, 14)
 
 
 def _facts(way: PhoneWay) -> list[str]:
@@ -154,7 +159,7 @@ def _facts(way: PhoneWay) -> list[str]:
 
 
 def _show(way: PhoneWay, status: PhoneStatus, link: str) -> None:
-    print("\n".join(_facts(way)))
+    _print_facts(_facts(way))
     print(f"On: {status.url}" + "".join(f" and {url}" for url in status.other_urls))
     if status.check is not None:
         print(f"{'Checked' if status.check.ok else 'Problem'}: {one_line(status.check.found, 300)}.")

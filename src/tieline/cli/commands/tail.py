@@ -40,8 +40,7 @@ def tail(given: str, *, follow: bool, number: int, json: bool, at: int | None = 
                 frames = client.stream(sessions=[record.id], visible=True, by="sse")
                 await _follow(client, record, watch, number, frames, person=person, prompt=not json)
             else:
-                for frame in await last_events(client, record.id, number, upto=at, prompt=not json):
-                    watch.show(frame)
+                watch.show_history(await last_events(client, record.id, number, upto=at, prompt=not json))
                 if person and at is None:
                     await client.mark_session(record.id, MarkChange(seen_turns=record.turns))
             return 0
@@ -69,8 +68,7 @@ async def _follow(
             read.hear(frame)
             if isinstance(frame, Ready) and not begun:  # what comes is after its cursor; this was before
                 begun = True
-                for earlier in await last_events(client, record.id, number, upto=frame.cursor, prompt=prompt):
-                    watch.show(earlier)
+                watch.show_history(await last_events(client, record.id, number, upto=frame.cursor, prompt=prompt))
             elif isinstance(frame, EventFrame | DeltaFrame):
                 watch.show(frame)
             if person and isinstance(frame, Ready | SessionFrame):

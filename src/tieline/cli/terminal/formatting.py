@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ...environment import variable
+from ...ids import ID_LENGTH, short_id
 
 
 def print_json(value: Any) -> None:
@@ -17,6 +18,11 @@ def print_json(value: Any) -> None:
 
 def on_terminal() -> bool:
     return sys.stdout.isatty() and variable("TERM") not in ("", "dumb")
+
+
+def listed_id(id: str) -> str:
+    """As a list on a terminal shows it; whoever chose one of their own sees it whole, and so does a program."""
+    return short_id(id) if on_terminal() and len(id) == ID_LENGTH else id
 
 
 def print_words(text: str, indent: int = 0) -> None:

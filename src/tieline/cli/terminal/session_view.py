@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 
 import msgspec
@@ -30,7 +30,14 @@ class SessionView:
         self._terminal = on_terminal() and not json
         self._view: View | None = None
         self._asked: set[str] = set()
+        self._decided: set[str] = set()
         self._at = 0.0  # when what is being shown happened
+
+    def show_history(self, frames: Sequence[EventFrame]) -> None:
+        """What has happened, in order. An ask that was decided waits for nobody any more."""
+        self._decided = {frame.event.ask for frame in frames if isinstance(frame.event, Answer)}
+        for frame in frames:
+            self.show(frame)
 
     def show(self, frame: EventFrame | DeltaFrame) -> None:
         if self._json:
@@ -82,8 +89,9 @@ class SessionView:
         if isinstance(event, Ask) and self._tell_how_to_answer and event.id not in self._asked:
             self._asked.add(event.id)
             verb = "answer" if event.kind == "question" else "approve"
-            how = "" if event.at_terminal else f"\n  tieline {verb} {short_id(event.id)}"
-            self._view.note(f"waits for you: {headline(event)}\n{full_text(event)}{how}")
+            decided = event.id in self._decided
+            how = "" if decided or event.at_terminal else f"\n  tieline {verb} {short_id(event.id)}"
+            self._view.note(f"{'asked' if decided else 'waits for you'}: {headline(event)}\n{full_text(event)}{how}")
         elif isinstance(event, Answer):
             self._asked.discard(event.ask)
         elif isinstance(event, Done):
