@@ -1,10 +1,12 @@
 """The real Pi against the contract, the policies and the matrix of asks, and what is special about it."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.asks.agents import MORE
+from tests.drivers.hostile_repository import WORDS, HostileRepository
 
 from tieline.errors import UsageError
 from tieline.events import Ask, OtherAction, ToolResult, ToolUse
@@ -30,6 +32,14 @@ export default function (pi) {
   pi.registerCommand("say-hello", { description: "Says it", handler });
 }
 """
+
+
+def module(hostile: HostileRepository, name: str) -> str:
+    return f"{hostile.module(name)}; export default async () => {{}}"
+
+
+def allows(ask: Ask) -> bool:
+    return True
 
 
 class TestPi(DriverContract, PolicyContract):
@@ -64,6 +74,36 @@ class TestPi(DriverContract, PolicyContract):
         assert the(seen, ToolUse).action == OtherAction()
         assert (the(seen, ToolResult).status, the(seen, ToolResult).output) == ("ok", "hello")
         assert not of(seen, Ask)
+
+    @pytest.mark.parametrize("given", [Policy("deny", "deny", "deny"), Policy("allow", "ask", "allow"), preset("full")])
+    async def test_a_repositorys_settings_run_nothing_where_something_is_held(
+        self, rig: PiRig, tmp_path: Path, given: Policy
+    ) -> None:
+        """Its person has called it trusted once: somebody may have written there since."""
+        free = given == preset("full")
+        hostile = HostileRepository(tmp_path / "place", tmp_path)
+        hostile.write(".pi/extensions/found.js", module(hostile, "found"))
+        named = hostile.write("named.mjs", module(hostile, "named"))
+        package = hostile.write("package/package.json", {"name": "p", "pi": {"extensions": ["./one.mjs"]}})
+        hostile.write("package/one.mjs", module(hostile, "package"))
+        hostile.write(
+            ".pi/settings.json",
+            {
+                "extensions": [str(named)],
+                "packages": [str(package.parent)],
+                "shellCommandPrefix": f"{hostile.command('prefix')};",
+            },
+        )
+        hostile.write("AGENTS.md", WORDS)
+        home = Path(rig.options["env"]["HOME"])
+        (home / ".pi/agent/trust.json").write_text(json.dumps({str(hostile.place): True}))
+        rig.play([Run("touch made.txt")], [Say("Done.")])
+        opening = self.session(rig, hostile.place, policy=given, on_ask=allows)
+        async with opening as session:
+            await collect(session.turn("touch it"))
+        assert hostile.ran == ({"found", "named", "package", "prefix"} if free else set())
+        assert (hostile.place / "made.txt").exists() == (free or given.shell == "ask")
+        assert WORDS in rig.heard(), "its instructions are text"
 
     async def test_a_command_of_an_extension_ends_its_turn(self, rig: PiRig, place: Path) -> None:
         """No model is asked, and nothing tells of an end."""
