@@ -141,6 +141,15 @@ _COPILOT_RUNS = {
 """Of a repository's own settings, what it runs without a question."""
 
 
+_VIBE_RUNS = {
+    ".vibe/hooks.toml": "",
+    ".vibe/config.toml": "",  # MCP servers, and where more tools and profiles of agents are
+    ".vibe/tools/**/*.py": "",
+    ".vibe/plugins/*": "",
+}
+"""Of a repository's own settings, what it runs where a person has trusted the folder; no option takes that back."""
+
+
 _CLAUDE_ASKS = ("Write", "Edit", "NotebookEdit", "Bash", "PowerShell", "Monitor", "WebFetch", "WebSearch")
 _CLAUDE_OPTIONS = {
     "settings": {"permissions": {"ask": _CLAUDE_ASKS}},
@@ -475,6 +484,7 @@ PRESETS: dict[str, Preset] = {
         mode="ask",
         fixed_env=_VIBE_ASKS,
         overriding_files=(".vibe/agents/ask.toml", "~/.vibe/agents/ask.toml"),  # comes before its variables
+        repository=RepositorySettings(runs=_VIBE_RUNS),
         lifting_commands=("teleport", "reload"),
         refusal_suffixes=("Do not attempt to run this command.",),
         traits=Traits(
