@@ -1,14 +1,18 @@
 """The real Kimi Code against the contract, all policies and the matrix of asks, and what is special about it."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.asks.agents import MORE
 from tests.drivers.acp_contract import OnAgentsOfTheirOwn, OnSharedAgents, agents, shared_rig
+from tests.drivers.hostile_repository import HostileRepository
 from tests.sessions.repositories import git
 
+from tieline.api import open_session
 from tieline.errors import PolicyUnenforceable
 from tieline.events import Ask, Command, Init, ToolResult
 from tieline.policy import Policy
@@ -104,3 +108,25 @@ class TestKimiAlone(OnAgentsOfTheirOwn):
                 seen = await collect(session.turn("touch it"))
                 native = session.native_id
             assert the(seen, ToolResult).status == "denied" and not (place / "denied.txt").exists()
+
+
+async def test_a_repositorys_settings_run_nothing(tmp_path: Path) -> None:
+    """Those of its person run, so that it is shown that these would."""
+    hostile = HostileRepository(tmp_path / "place", tmp_path)
+
+    def server(name: str) -> dict[str, Any]:
+        program, *arguments = hostile.server(name)
+        return {"mcpServers": {name: {"command": program, "args": arguments}}}
+
+    hostile.write(".mcp.json", server("root"))
+    hostile.write(".kimi-code/mcp.json", server("folder"))
+    events = ("SessionStart", "UserPromptSubmit", "PreToolUse", "Stop")
+    hooks = "".join(f'[[hooks]]\nevent = "{event}"\ncommand = "{hostile.command("hook")}"\n' for event in events)
+    hostile.write(".kimi-code/config.toml", hooks)
+    async with KimiRig(tmp_path / "home", MORE) as rig:
+        (tmp_path / "home/.kimi-code/mcp.json").write_text(json.dumps(server("own")))
+        rig.play([Run(f"until test -e {tmp_path}/ran/own; do sleep 0.1; done")], [Say("Done.")])
+        opening = open_session(rig.driver, cwd=hostile.place, policy="full", **rig.options)
+        async with opening as session:
+            await collect(session.turn("go"))
+    assert hostile.ran == {"own"}
