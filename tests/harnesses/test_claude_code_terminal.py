@@ -1,6 +1,7 @@
 """A terminal of Claude Code, by its transcript and what its session file says."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -114,6 +115,29 @@ async def test_what_a_turn_wrote_just_before_it_ended_is_of_that_turn(path: Path
         return "idle" if looks >= 3 else "waiting"
 
     async with following(path, told, status, "idle"):
+        await eventually(lambda: bool(told.of(Done)), "the turn does not end")
+    assert [done.text for done in told.of(Done)] == ["It is done."]
+    assert len(told.of(TurnStarted)) == 1
+
+
+async def test_a_turn_does_not_end_because_the_machine_stood_still(
+    path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub and the terminal get the processor again in the same moment; the terminal had not written all of it."""
+    monkeypatch.setattr(claude_code_terminal, "QUIET_S", 1.0)
+    looks, now = 0, "busy"
+
+    def status() -> str:
+        nonlocal looks
+        looks += 1
+        return now
+
+    async with following(path, told, status, "idle"):
+        await eventually(lambda: looks > 1, "its file is not looked at")
+        now, before = "idle", looks
+        time.sleep(1.5)  # noqa: ASYNC251 (nothing goes on)
+        await eventually(lambda: looks > before + 1, "its file is not looked at again")
+        write(path, LAST_LINE)
         await eventually(lambda: bool(told.of(Done)), "the turn does not end")
     assert [done.text for done in told.of(Done)] == ["It is done."]
     assert len(told.of(TurnStarted)) == 1

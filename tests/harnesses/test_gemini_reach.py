@@ -17,6 +17,7 @@ from tests.harnesses.test_gemini_transcript import call, said, written
 from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.events import Answer, Ask, Command, Done, Event, OtherAction, Text, ToolResult, ToolUse, TurnStarted
+from tieline.harnesses import acp_hooked_terminal, gemini_terminal
 from tieline.harnesses.attach_consent import CurrentConsent, agree, switch
 from tieline.harnesses.gemini_reach import GeminiReach
 from tieline.mesh.push import HarnessSession
@@ -26,8 +27,20 @@ from tieline.testing.rig import scratch_env
 from tieline.testing.wait_for import eventually, soon
 
 SESSION = "11111111-2222-3333-4444-555555555555"
-HARNESS = "import subprocess as s; p = s.Popen(['sleep', '600'], stdout=s.DEVNULL); print(p.pid, flush=True); p.wait()"
-"""A program that has started a hook, and waits."""
+HARNESS = """
+import subprocess, sys
+quiet = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+hook = subprocess.Popen(["sleep", "600"], **quiet)
+print(hook.pid, flush=True)
+while sys.stdin.readline():
+    tool = subprocess.Popen(["cat"], **quiet)
+    print("it runs", flush=True)
+    sys.stdin.readline()
+    tool.communicate()
+    print("it is over", flush=True)
+hook.wait()
+"""
+"""A program that has started a hook. With one line it runs a tool, which ends with the next."""
 
 
 def now(ago: float = 0.0) -> str:
@@ -43,6 +56,12 @@ class Terminal:
         self.pid = hook
         self.record = home / ".gemini/tmp/project/chats/session-1.jsonl"
         self.record.parent.mkdir(parents=True, exist_ok=True)
+
+    async def tool(self) -> None:
+        """Run one, or end it."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(b"\n")
+        await self.process.stdout.readline()
 
     def write(self, *records: dict[str, Any]) -> None:
         written(self.record, *({"timestamp": now(), **record} for record in records))
@@ -63,7 +82,8 @@ class Terminal:
 
 @asynccontextmanager
 async def terminal_in(home: Path) -> AsyncGenerator[Terminal, None]:
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", HARNESS, stdout=asyncio.subprocess.PIPE)
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", HARNESS, stdin=pipe, stdout=pipe)
     assert process.stdout is not None
     hook = int(await process.stdout.readline())
     try:
@@ -184,6 +204,42 @@ async def test_a_hub_that_comes_back_reads_on_and_tells_nothing_twice(tmp_path: 
         await terminal.process.wait()
         async with reading_in(tmp_path) as reading:
             assert await reading.is_like("closed", 2) == id
+
+
+async def test_a_turn_is_not_over_while_a_tool_runs_of_which_no_hub_was_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record has the tool only when it is over: until then it ends with a text, as after a turn."""
+    monkeypatch.setattr(acp_hooked_terminal, "LOOK_S", 0.02)
+    monkeypatch.setattr(acp_hooked_terminal, "QUIET_S", 0.2)
+    looked: list[float] = []
+    has_begun = gemini_terminal._has_begun  # pyright: ignore[reportPrivateUsage]
+
+    def look(process: int, since: float) -> bool:
+        looked.append(since)
+        return has_begun(process, since)
+
+    monkeypatch.setattr(gemini_terminal, "_has_begun", look)
+    agree(environment(tmp_path), "gemini")
+    async with terminal_in(tmp_path) as terminal:
+        terminal.head()
+        async with reading_in(tmp_path) as reading:
+            terminal.hook(reading.reach, "SessionStart", source="startup")
+            id = await reading.is_like("idle")
+            await eventually(lambda: (tmp_path / "state/gemini-terminals.json").exists(), "it is not kept")
+        terminal.prompt("u-1", "do it")
+        terminal.answer("m-1", "I will.")
+        await terminal.tool()
+        async with reading_in(tmp_path) as reading:
+            await reading.is_like("working")
+            await eventually(lambda: len(looked) > 3, "nobody looks whether something runs")
+            await terminal.tool()
+            terminal.answer("m-1", "I will.", toolCalls=[call(1, "success", {"output": "x"})])
+            terminal.answer("m-2", "Done.")
+            await reading.is_like("idle", 1)
+            told = await reading.log(id)
+            assert [event.text for event in told if isinstance(event, Text)] == ["I will.", "Done."]
+            assert kinds(told).count(TurnStarted) == kinds(told).count(Done) == 1
 
 
 async def test_a_prompt_of_the_terminal_is_asked_until_its_call_is_over(tmp_path: Path) -> None:

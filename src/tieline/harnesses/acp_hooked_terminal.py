@@ -19,15 +19,15 @@ from ..events import Ask, Done, ToolResult
 from ..sessions.attached_session import UNFINISHED, AttachedSession, TerminalUnreachable
 from .acp_transcript import AcpTranscriptEvents, TellAfter, parse_time
 from .transcript_file import TranscriptCursor, TranscriptLine
-from .transcript_terminal import TranscriptTerminal
+from .transcript_terminal import Quiet, TranscriptTerminal
 
 LOOK_S = 0.5
 """How often the record of a session that works is looked at."""
 PROMPT_S = 30.0
 """A prompt of which a hook told is in the record within this time, unless another hook refused it."""
 QUIET_S = 5.0
-"""A record that ends with an answer, and stays as it is for so long, is of a turn that is over: its hook may have found
-no hub."""
+"""A record that ends with an answer, and stays as it is for so long, is of a turn that is over where no hook tells
+anything either: that of its end may have found no hub."""
 SETTLE_S = 10.0
 """For what was decided at the terminal to be written down."""
 MAX_HOOKS = 1000
@@ -79,6 +79,7 @@ class HookedTerminal(TranscriptTerminal[Events]):
     ) -> None:
         super().__init__(process, session, cwd, path, since=since, reading=reading)
         self._hooks: deque[HookNote] = deque(maxlen=MAX_HOOKS)
+        self._quiet = Quiet(LOOK_S)
         self._prompted_at = -PROMPT_S  # when a hook told of a prompt that the record has not yet
         self._prompts: dict[str, ShownPrompt] = {}
         self._asked = 0
@@ -97,9 +98,9 @@ class HookedTerminal(TranscriptTerminal[Events]):
         """Whether the record has what a hook tells of. It is looked at again in a moment if not."""
         return True
 
-    def _is_over(self, quiet_s: float) -> bool:
-        """Whether the turn is over; the record is as it is for so long."""
-        return self._events.may_be_over and quiet_s >= QUIET_S
+    async def _is_over(self) -> bool:
+        """Whether the turn is over, as far as no hook tells its end."""
+        return self._events.may_be_over and self._quiet.seconds >= QUIET_S
 
     async def _settle(self, attached: AttachedSession) -> None:
         """Look whether what is asked was decided at the terminal, where neither hooks nor the record tell."""
@@ -123,6 +124,7 @@ class HookedTerminal(TranscriptTerminal[Events]):
 
     def on_hook(self, note: HookNote) -> None:
         self._hooks.append(note)
+        self._quiet.end()
         if self._is_prompt(note):
             self._prompted_at = time.monotonic()
         self._changed.set()
@@ -151,14 +153,14 @@ class HookedTerminal(TranscriptTerminal[Events]):
     async def _follow(self, attached: AttachedSession) -> None:
         cursor = TranscriptCursor.parse(attached.record.cursor)
         self._events = self._new_events(cursor)
-        file, grew_at = self._new_file(cursor), time.monotonic()
+        file, self._quiet = self._new_file(cursor), Quiet(LOOK_S)
         while True:
             self._changed.clear()
             file.path = self._path
             notes = len(self._hooks)  # what they tell of is in the record by now
+            grew = False
             try:
-                if await self._read(attached, file):
-                    grew_at = time.monotonic()
+                grew = await self._read(attached, file)
             except FileNotFoundError:
                 pass  # it comes with the first prompt
             except OSError as error:
@@ -166,7 +168,8 @@ class HookedTerminal(TranscriptTerminal[Events]):
             while notes and self._is_ready(self._hooks[0]):
                 notes -= 1
                 await self._take_note(attached, self._hooks.popleft())
-            if self._events.turn is not None and self._is_over(time.monotonic() - grew_at):
+            self._quiet.look(quiet=not grew and len(self._hooks) == 0)
+            if self._events.turn is not None and await self._is_over():
                 await self._tell(attached, self._events.end_turn())
             await self._settle(attached)
             works = self._events.turn is not None

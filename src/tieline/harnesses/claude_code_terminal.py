@@ -23,7 +23,7 @@ from ..sessions.attached_session import AT_THE_TERMINAL, AttachedSession, Termin
 from ..sessions.records import Remote
 from .claude_code_transcript import ClaudeCodeTranscriptFile, TranscriptEvents
 from .transcript_file import TranscriptCursor, TranscriptFile
-from .transcript_terminal import TranscriptTerminal
+from .transcript_terminal import Quiet, TranscriptTerminal
 
 if TYPE_CHECKING:
     from claude_agent_sdk import PermissionUpdate
@@ -142,22 +142,21 @@ class ClaudeCodeTerminal(TranscriptTerminal[TranscriptEvents]):
     async def _follow(self, attached: AttachedSession) -> None:
         cursor = TranscriptCursor.parse(attached.record.cursor)
         self._events = self._new_events(cursor)
-        file, busy_at = self._new_file(cursor), time.monotonic()
+        file, quiet = self._new_file(cursor), Quiet(SETTLE_S)
         while True:
             self._changed.clear()
             file.path = self._path
             # Before we read: the last lines of a turn and the idle terminal come in the same moment.
             idle = self._events.turn is not None and await self._is_idle()
-            if not idle:
-                busy_at = time.monotonic()
+            grew = False
             try:
-                if await self._read(attached, file):
-                    busy_at = time.monotonic()
+                grew = await self._read(attached, file)
             except FileNotFoundError:
                 pass  # it comes with the first prompt
             except OSError as error:
                 log.info("the transcript of %s cannot be read: %s", self._session, error)
-            if idle and time.monotonic() - busy_at >= QUIET_S:
+            quiet.look(quiet=idle and not grew)
+            if idle and not grew and quiet.seconds >= QUIET_S:
                 for event, after in self._events.end_turn():
                     attached.tell(event, after)
             attached.activity("idle" if self._status in ("", "idle") else "working")

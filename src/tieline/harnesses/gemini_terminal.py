@@ -3,6 +3,8 @@ permission prompt is shown and a turn is over. Gemini takes nothing from elsewhe
 the terminal, and shown as long as it is asked."""
 
 import asyncio
+import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 
 from ..drivers.acp.permissions import permission_ask
 from ..drivers.acp.tools import AcpToolCall
-from ..processes.process_table import descendants
+from ..processes.process_table import descendants, process_info
 from ..sessions.attached_session import AttachedSession
 from .acp_hooked_terminal import HookedTerminal, HookNote
 from .acp_transcript import changes
@@ -46,6 +48,10 @@ class GeminiTerminal(HookedTerminal[GeminiEvents]):
             case _:
                 pass
 
+    async def _is_over(self) -> bool:
+        """The record has a tool only when that is over, and the hook of its beginning may have found no hub."""
+        return await super()._is_over() and not await asyncio.to_thread(_has_begun, self.process, self._events.began_at)
+
     # --- permission prompts --------------------------------------------------------------------------------
 
     async def _ask(self, attached: AttachedSession, details: dict[str, Any]) -> None:
@@ -80,6 +86,14 @@ def _is_about(details: Mapping[str, Any], tool: AcpToolCall, cwd: str) -> bool:
             return False
         case _:
             return True
+
+
+def _has_begun(process: int, since: float) -> bool:
+    """Whether something runs below a process that began after that time. Only where there is a /proc."""
+    booted_at = time.time() - time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    ticks = os.sysconf("SC_CLK_TCK")
+    below = map(process_info, descendants(process) if process else ())
+    return any(each is not None and booted_at + (each.start + 1) / ticks > since for each in below)
 
 
 def _commands_below(process: int) -> list[str]:

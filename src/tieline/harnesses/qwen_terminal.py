@@ -55,7 +55,7 @@ class QwenTerminal(HookedTerminal[QwenEvents]):
         super().__init__(process, session, cwd, path, since=since, reading=reading)
         self._push = push
         self._activity = activity
-        self._idle_at = self._idle_since = 0.0  # when it waited for input last: by its clock, and by ours
+        self._idle_at = 0.0  # when it waited for input last, by its clock
         self._last_said = ""  # by the model, at the end of a turn
         self._asked_about: dict[str, AcpToolCall] = {}  # calls
 
@@ -85,20 +85,19 @@ class QwenTerminal(HookedTerminal[QwenEvents]):
             self._last_said = str(note.input.get("last_assistant_message") or "").strip()
         elif note.event == "Notification" and note.input.get("notification_type") == IDLE_NOTE:
             self._idle_at = note.at
-            self._idle_since = time.monotonic()
         super().on_hook(note)
 
     def _is_prompt(self, note: HookNote) -> bool:
         return note.event == "UserPromptSubmit"
 
-    def _is_over(self, quiet_s: float) -> bool:
+    async def _is_over(self) -> bool:
         """Qwen Code writes its record down a moment after all else: what it said last must be there, or nothing may
         come any more."""
-        events, idle_s = self._events, time.monotonic() - self._idle_since
+        events = self._events
         if self._idle_at < events.began_at:
-            return self._activity() != "working" and super()._is_over(quiet_s)
+            return self._activity() != "working" and await super()._is_over()
         whole = events.may_be_over and events.answer == self._last_said
-        return whole or min(quiet_s, idle_s) >= QUIET_S
+        return whole or self._quiet.seconds >= QUIET_S
 
     def _is_ready(self, note: HookNote) -> bool:
         asks = note.event == "PermissionRequest"

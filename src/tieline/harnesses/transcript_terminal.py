@@ -1,6 +1,7 @@
 """The base of terminals whose transcript is followed: it is read in parts, of which few are in memory at once."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -20,6 +21,26 @@ class LineEvents(Protocol):
     def feed(self, line: TranscriptLine) -> list[tuple[Event, str]]:
         """The events, each with the cursor from which a reader can go on when it is written, or none."""
         ...
+
+
+class Quiet:
+    """For how long nothing happens in a terminal, as it was seen. Between two looks the machine may have stood still,
+    and the terminal with it: that counts as one look only."""
+
+    def __init__(self, look_s: float) -> None:
+        """`look_s` is how often it is looked at."""
+        self.seconds = 0.0
+        self._look_s = look_s
+        self._looked_at = time.monotonic()
+
+    def look(self, *, quiet: bool) -> None:
+        now = time.monotonic()
+        self.seconds = self.seconds + min(now - self._looked_at, self._look_s) if quiet else 0.0
+        self._looked_at = now
+
+    def end(self) -> None:
+        """Something has happened."""
+        self.seconds = 0.0
 
 
 Events = TypeVar("Events", bound=LineEvents)
