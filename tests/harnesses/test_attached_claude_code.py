@@ -135,6 +135,8 @@ async def test_a_terminal_is_read_answered_and_prompted_from_elsewhere(tmp_path:
             assert "and be quick" in rig.home.rig.heard()
             assert "a prompt from the phone" in await terminal.screen()
             events = await turns(manager, session.id, 4)
+            (begun,) = (event for event in events if isinstance(event, TurnStarted) and event.id == waiting.id)
+            assert begun.prompt == "a prompt from the phone", "without what Claude Code writes around it"
             answers = [(event.by, event.decision) for event in events if isinstance(event, Answer)]
             assert answers == [("alice", "allow"), ("alice", "deny"), (AT_THE_TERMINAL, "allow")]
             assert [event.detail for event in events if isinstance(event, Status)] == ["and be quick"]

@@ -227,6 +227,7 @@ async def test_each_event_once_when_the_hub_was_away_and_no_ask_outlives_its_ter
                 await here.manager.prompt(session.id, "touch a file")
                 await here.ask()
                 await terminal.kill()
+                await here.status(session.id, "closed", within=TRUE_S)
                 await here.session("closed", 3)
                 assert not here.manager.asks.pending()
                 told = await here.events()

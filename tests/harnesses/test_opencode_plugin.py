@@ -20,7 +20,7 @@ const waiting = []
 const arrived = (enough) => new Promise((resolve) => { waiting.push([enough, resolve]); look() })
 const look = () => waiting.forEach(([enough, resolve]) => enough(requests) && resolve())
 const told = () => requests.flat()
-let commands, answer, over = 0
+let commands, answer, follows, over = 0
 const connections = new Set()
 const hub = createServer(async (request, response) => {
   if (request.method === "GET") {
@@ -32,11 +32,11 @@ const hub = createServer(async (request, response) => {
   for await (const part of request) parts.push(part)
   const body = JSON.parse(Buffer.concat(parts))
   connections.add(request.socket)
-  if (request.url.endsWith("/sessions") && !told().length) commands.write('data: {"follow":"ses_1"}\\n\\n')
+  if (request.url.endsWith("/sessions") && !follows) follows = commands.write('data: {"follow":"ses_1"}\\n\\n') || true
   if (request.url.endsWith("/events")) {
     request.socket.once("close", () => { over++; look() })
-    requests.push(body.events.map(({ type, properties: { name, part, delta } = {} }) => {
-      return delta ?? part?.state.output ?? name ?? type
+    requests.push(body.events.map(({ type, properties: { name, part, delta, status } = {} }) => {
+      return delta ?? part?.state.output ?? name ?? (status === "busy" ? `${type} ${status}` : type)
     }))
     if (scene === "slow") await new Promise((resolve) => { answer = resolve; look() })
     look()
@@ -46,7 +46,10 @@ const hub = createServer(async (request, response) => {
 await new Promise((resolve) => hub.listen(socket, resolve))
 const plugin = await import(path)
 const info = { id: "ses_1", directory: "/p", time: { created: 1000 } }
-const request = async ({ url }) => ({ data: url === "/session/status" ? {} : [], response: { status: 200 } })
+const request = async ({ url }) => {
+  if (scene === "begins" && url.includes("/message")) emit("session.status", "begins", { status: { type: "busy" } })
+  return { data: url === "/session/status" ? {} : [], response: { status: 200 } }
+}
 const client = { _client: { request }, session: { get: async () => ({ data: info }) } }
 const hooks = await plugin.Tieline({ client, directory: "/p" })
 const emit = (type, name, more = {}) =>
@@ -102,6 +105,9 @@ if (scene === "together") {
   first()
   await arrived(() => answer)
   answer()
+} else if (scene === "begins") {
+  emit("session.status", "end", { status: { type: "idle" } })
+  await has("end")
 } else if (scene === "exit") {
   some(0, 5)
   emit("server.instance.disposed", "")
@@ -131,6 +137,8 @@ def words(first: int, last: int) -> str:
         # Nothing would be sent before the test is over, but for what somebody waits for.
         ("at once", NEVER, 0, [READ, [words(0, 5), "ask"], ["reply"], [words(5, 9), "busy", "end"]]),
         ("slow", NEVER, 0, [READ, ["ask", words(0, 3), "question"]]),
+        # A turn begins while the history is read: that says nothing of its end.
+        ("begins", NEVER, 0, [["tieline.reading", "tieline.read busy"], ["begins"], ["end"]]),
         ("exit", NEVER, 0, [READ, [words(0, 5)]]),
         ("kept", NEVER, NEVER, [READ, ["ask 0"], ["ask 1"], ["ask 2"], ["late"], ["2 connections"]]),
     ],

@@ -47,6 +47,8 @@ KINDS = frozenset({"user", "assistant", "system"})
 """Lines that say something; the others are Claude Code's own bookkeeping, and are many."""
 QUEUED = "queued_command"
 """The attachment with what somebody said in the middle of a turn."""
+BEFORE_PEER, AFTER_PEER = "Another Claude session sent a message:\n", "\n\nThis came from another Claude session"
+"""What the model reads around words that came by the socket."""
 TURN_OVER = "turn_duration"
 
 
@@ -111,7 +113,7 @@ class TranscriptEvents:
                 self._outcome = "interrupted" if self.turn else "success"
                 return []
             if not message.get("isCompactSummary") and (not message.get("isMeta") or _begins_turn(message)):
-                self._prompt = _as_typed(words) or self._prompt
+                self._prompt = _as_typed(message, words) or self._prompt
             if not _begins_turn(message):
                 return []
             return [*ended, *self._told(self._begin(line.id, _text(message, "permissionMode")), line)]
@@ -274,8 +276,13 @@ def _begins_turn(message: Message) -> bool:
     return "turnPosition" in message or (message.get("origin") is not None and _words(message) is not None)
 
 
-def _as_typed(words: str) -> str:
-    """Commands stand in marks of Claude Code's own. Empty: the output of one."""
+def _as_typed(message: Message, words: str) -> str:
+    """Commands, and what came by the socket, stand in words of Claude Code's own. Empty: the output of a command."""
+    match message.get("origin"):
+        case {"kind": "peer"}:
+            return words.removeprefix(BEFORE_PEER).rpartition(AFTER_PEER)[0] or words
+        case _:
+            pass
     if command := re.match(r"\s*<bash-input>(.*)</bash-input>", words, re.DOTALL):
         return f"! {command[1]}"
     if name := re.search(r"^\s*<command-name>(.*?)</command-name>", words, re.MULTILINE):

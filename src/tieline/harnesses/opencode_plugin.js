@@ -115,14 +115,16 @@ export const Tieline = async ({ client, directory }) => {
   // --- what happens in them ---
 
   const follow = ({ follow: id, since }) => {
-    const state = { id, since, before: [], waiting: [], size: 0, reading: false, telling: false, urgent: false, lost: false }
+    const state = { id, since, before: [], waiting: [], size: 0, reading: false, begun: false, telling: false, urgent: false, lost: false }
     followed.set(id, state)
     read(state)
   }
 
-  // The history first, then what happened meanwhile. The state comes first of all: if it is idle, the messages are final.
+  // The history first, then what happened meanwhile. The state comes first of all: if it is idle then, and no turn begins
+  // before all is read, the messages are final.
   const read = async (state) => {
     state.reading = true
+    state.begun = false
     state.lost = false
     state.before = []
     state.waiting = []
@@ -142,7 +144,8 @@ export const Tieline = async ({ client, directory }) => {
       const permissions = await asked("permission", state.id)
       const questions = await asked("question", state.id)
       const ids = (all) => all.map(({ id }) => id)
-      const now = { status, permission: ids(permissions), question: ids(questions) }
+      await handled
+      const now = { status: state.begun ? "busy" : status, permission: ids(permissions), question: ids(questions) }
       before.push({ type: "tieline.read", properties: now })
       for (const properties of permissions) before.push({ type: "permission.asked", properties })
       for (const properties of questions) before.push({ type: "question.asked", properties })
@@ -201,6 +204,7 @@ export const Tieline = async ({ client, directory }) => {
     const id = sessionID ?? part?.sessionID ?? info?.sessionID
     const state = id && followed.get(await root(id))
     if (!state) return
+    state.begun ||= event.type === "session.status" && id === state.id && event.properties.status.type !== "idle"
     add(state, event)
     if (isUrgent(event)) tell(state)
     else tellSoon(state)
