@@ -1,13 +1,15 @@
-"""Terminals of a joined machine, shown and answered at the hub of another: the real harnesses in real terminals, a hub
-and a node as processes, each in a home of its own."""
+"""Terminals of a joined machine, shown, answered, taken over and found at the hub of another: the real harnesses in
+real terminals, a hub and a node as processes, each in a home of its own."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
-from tests.harnesses.desk import BINARIES, tieline
+from tests.harnesses.at_the_terminal import asking, asks_for_commands, choose_mode, inquiring
+from tests.harnesses.desk import BINARIES, BOUND, tieline
 from tests.harnesses.person import SeenFromTheHub
 from tests.node.processes import Daemon
 
@@ -17,7 +19,7 @@ from tieline.client import Client, connect
 from tieline.events import Answer, Done, ToolResult, TurnStarted
 from tieline.node.node_identity import identify
 from tieline.protocol.request_bodies import Claim, Decision, Pairing
-from tieline.script import Call, Run, Say
+from tieline.script import Say
 from tieline.testing.harness_terminals import HOMES, HarnessHome
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
@@ -51,18 +53,13 @@ async def machines(harness: str, root: Path) -> AsyncGenerator[Machines, None]:
         yield Machines(home, node, await stack.enter_async_context(Client(hub.url, key)))
 
 
-def asking(harness: str, command: str) -> Run | Call:
-    """A command for which the harness asks its person."""
-    if harness != "codex":
-        return Run(command)
-    return Call("exec_command", {"cmd": command, "sandbox_permissions": "require_escalated", "justification": "May I?"})
-
-
 @pytest.mark.parametrize("harness", ["codex", "claude-code", "opencode"])
-async def test_a_terminal_on_a_joined_machine_is_shown_and_answered_at_the_hub(harness: str, tmp_path: Path) -> None:
+async def test_a_terminal_on_a_joined_machine_is_shown_answered_and_taken_over_at_the_hub(
+    harness: str, tmp_path: Path
+) -> None:
     async with machines(harness, tmp_path) as at:
         play, project = at.home.rig.play, at.home.project
-        (project / "opencode.json").write_bytes(msgspec.json.encode({"permission": {"bash": "ask"}}))
+        asks_for_commands(harness, at.home)
         async with at.home.terminal() as terminal:
             play([asking(harness, "touch one")], [Say("It was allowed.")])
             await terminal.submit("touch a file")
@@ -85,5 +82,38 @@ async def test_a_terminal_on_a_joined_machine_is_shown_and_answered_at_the_hub(h
             assert answer.by.startswith("phone ")
             assert [event.status for event in told if isinstance(event, Done)] == ["success", "success"]
             assert paths.socket_file(at.node.env).is_socket()
+
+            if harness == "codex":  # whose model asks questions in its plan mode only
+                await choose_mode(harness, terminal)
+            play(inquiring(harness, "Which colour?", ("red", "blue")), [Say("Blue it is.")])
+            await terminal.submit("ask me")
+            ask = await at.ask()
+            assert ask.ask.kind == "question"
+            answers = {ask.ask.questions[0].id: ("blue",)}
+            await at.client.answer(ask.id, Decision(decision="allow", digest=ask.digest, answers=answers))
+            await terminal.shows("Blue it is.")
+            await at.session("attached", "idle", 3)
+
+            play([asking(harness, "touch two")], [Say("It was denied.")])
+            await terminal.submit("touch another")
+            ask = await at.ask()
+            await at.client.answer(ask.id, Decision(decision="deny", digest=ask.digest, reason="not on a Friday"))
+            await terminal.shows("It was denied.")
+            assert "not on a Friday" in at.home.rig.heard()
+            await at.session("attached", "idle", 4)
             await terminal.hang_up()
-            await at.session("attached", "closed", 2)
+            await at.session("attached", "closed", 4)
+
+            # What is left of it goes on there, from the phone.
+            await at.client.adopt(session.id)
+            play([Say("Here I am again.")])
+            await at.client.prompt(session.id, "go on")
+            assert (await at.session("driven", "idle", 5)).node == identify(at.node.env).id
+            given = msgspec.json.encode(at.home.rig.model.requests[-1]).decode()
+            assert all(said in given for said in ("touch a file", "a prompt from the phone", "ask me", "go on"))
+
+            # All of it is found.
+            async with asyncio.timeout(BOUND):
+                for words in ('"It was allowed"', '"a prompt from the phone"', '"touch one"', '"Here I am again"'):
+                    while session.id not in [hit.session for hit in (await at.client.search(words)).hits]:  # noqa: ASYNC110
+                        await asyncio.sleep(0.1)
