@@ -219,6 +219,8 @@ class TestTerminals:
                 await page.get_by_label("Message", exact=True).fill("and this comes from the phone")
                 await page.get_by_role("button", name="Send").click()
                 await terminal.shows("I heard the phone.")
+                assert "and this comes from the phone" in await terminal.screen()
+                await expect(at.thread.get_by_text("and this comes from the phone", exact=True)).to_be_visible()
                 await expect(at.thread.get_by_text("I heard the phone.")).to_be_visible(timeout=SLOW_MS)
                 await shot(page, f"attached-{harness}")
                 await terminal.hang_up()
