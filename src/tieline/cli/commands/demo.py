@@ -30,7 +30,7 @@ PROJECT = {
 NEXT = """Try next:
   tieline agents                       which coding agents are on this machine
   tieline run codex "your task"        the same view, with a real agent
-  tieline up                           the hub: the same on a page and on your phone
+  tieline up                           the hub: the same on a page and a phone
   tieline run --help                   policies, resuming, JSON for programs"""
 
 
