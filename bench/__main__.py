@@ -55,8 +55,6 @@ BOUNDS = """
 - **a message to an idle terminal:** it costs Tieline a few milliseconds; the rest is the harness. A harness's own time
   from Enter to the model is 0.1 to 0.4 s and differs by half from turn to turn, so single runs of these rows lie apart:
   0.6 to 1.3 was measured for Claude Code, 0.8 to 1.0 for Codex, 0.5 to 1.6 for OpenCode (the last beside a test suite).
-- **one of 10,000 sessions changes:** when that was measured, the page looked through all sessions at each change. Now
-  it looks at one: beside other work 13.1 ms were measured with 10,000 sessions, and 13.0 ms with 100.
 - **memory right after a history was read:** by the difference between 50 and 10 sessions, so without what the hub keeps
   of any work: the latest events of all sessions, for clients that come back (at most 16 MiB), and pages of the search
   index (16 MB for each connection). It was 852 KB when every session kept the part that it had read last while it
