@@ -8,6 +8,7 @@ They are made to be looked at. The hub, its sessions and the browser are the tes
 import argparse
 import asyncio
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from playwright.async_api import Browser, expect
@@ -36,6 +37,11 @@ SCHEDULE = {
     "id": "triage", "name": "triage", "cron": "0 9 * * 1-5", "zone": "Europe/Berlin", "agent": "codex",
     "prompt": "Triage the new issues.",
 }  # fmt: skip
+PRESSED = (
+    ("/s/waiting", "Always …", "It would have", "always"), ("/s/waiting", "Deny …", "Why?", "deny"),
+    ("/s/working", "Stop", "prompts wait", "stop"),
+)  # fmt: skip
+"""What opens when a button is pressed, and words in it."""
 OVERLAYS = (("Control+k", "palette"), ("Shift+?", "keys"))
 
 
@@ -60,6 +66,10 @@ async def take(out: Path, only: str) -> None:
                 await hub.request("POST", "sessions/working/prompts", {"text": text})
             await hub.request("POST", "schedules", {**SCHEDULE, "cwd": str(hub.place)})
             await hub.request("POST", "schedules/triage/run", {})
+            await hub.request("POST", "messages", {"to": "relay.agent.nobody", "text": "Is anybody there?"})
+            body = {"to": "relay.agent.branched", "text": "One more, please: **two.txt**."}
+            sent = (await hub.request("POST", "messages", body))["receipt"]
+            pages = {**{_name(path): path for path in PAGES}, "thread": f"/messages/{sent['thread']}"}
             for text in sorted({text for _, text in SHOTS}):
                 shots = {
                     f"{size}{'-large' if text > 1 else ''}-{scheme}": (size, scheme)
@@ -70,24 +80,30 @@ async def take(out: Path, only: str) -> None:
                 async with chromium(more=[text_size(text)]) as browser:
                     for name, (size, scheme) in shots.items():
                         if only in name:
-                            await _all(browser, hub, out / name, size, scheme)
+                            await _all(browser, hub, out / name, size, scheme, pages)
 
 
-async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: str) -> None:
+async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: str, pages: Mapping[str, str]) -> None:
     page = await signed_in(browser, hub, size, scheme)
-    for path in PAGES:
+    for name, path in pages.items():
         await page.goto(hub.url + path)
         if path in PARTS:
             await expect(page.locator(PARTS[path]).first).to_be_attached()
         await settled(page)
         if path in PARTS:
             await page.locator(PARTS[path]).first.scroll_into_view_if_needed()
-        await page.screenshot(path=f"{out}-{_name(path)}.png")
+        await page.screenshot(path=f"{out}-{name}.png")
     for path, label, name in FILLED:
         await page.goto(hub.url + path)
         await settled(page)
         await page.get_by_label(label).check()
         await page.get_by_label("Model").scroll_into_view_if_needed()
+        await page.screenshot(path=f"{out}-{name}.png")
+    for path, label, words, name in PRESSED:
+        await page.goto(hub.url + path)
+        await settled(page)
+        await page.get_by_role("main").get_by_role("button", name=label, exact=True).first.click()
+        await expect(page.get_by_text(words).first).to_be_visible()
         await page.screenshot(path=f"{out}-{name}.png")
     await page.goto(f"{hub.url}/s/showcase")
     await settled(page)
