@@ -253,7 +253,7 @@ def test_several_asks_are_listed(hub: Setting) -> None:
     whole = ok(hub, "asks")
     assert whole.count("command: echo hi > made.txt\n") == 2 and all(f"session {id}" in whole for id in sessions)
     assert {short_id(each["id"]) for each in json.loads(ok(hub, "asks", "--json"))} == set(asks)
-    assert json.loads(ok(hub, "asks", asks[0], "--json"))["parts"][1] == {
+    assert json.loads(ok(hub, "asks", asks[0], "--json"))["parts"][0] == {
         "label": "command", "text": "echo hi > made.txt", "form": "code",
     }  # fmt: skip
     wrong = hub.run("approve", asks[0], "--remember", "for-ever")

@@ -260,7 +260,7 @@ class ScriptedConversation:
         request = Ask(
             f"ask-{item}",
             "permission",
-            name,
+            name if isinstance(action, OtherAction) else "",  # the others say what they are
             tool=item,
             action=action,
             input=arguments,

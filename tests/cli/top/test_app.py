@@ -58,7 +58,7 @@ async def test_a_person_watches_answers_and_steers_from_one_screen(cli: CliProce
         await terminal.shows("coder wants to run a command")
         assert "I look first." in await terminal.screen()
         await terminal.answer("coder wants to run a command", "n")
-        await terminal.shows("denied: ")
+        await terminal.shows("denied: wants to run a command: $ ")
         await terminal.shows("Built.")
         assert not (cli.place / "built").exists()
         await terminal.key("Tab")

@@ -31,6 +31,7 @@ from ..full_screen.ask_decider import ASK_COMMANDS
 from ..full_screen.hub_app import HubApp, commands_help, slash_commands
 from ..full_screen.line_input import LineInput
 from ..full_screen.live_turn import LiveTurn
+from ..terminal.ask_text import summary_line
 from ..terminal.formatting import short_path
 from ..terminal.sanitize import one_line
 from .column_widths import column_widths, fitted
@@ -427,7 +428,7 @@ class TopApp(HubApp):
 
     def told_decision(self, record: AskRecord, decision: Decision) -> str:
         verb = "answered" if decision.answers else "allowed" if decision.decision == "allow" else "denied"
-        return f"{verb}: {record.ask.title}"
+        return f"{verb}: {summary_line(record.ask)}"
 
 
 PENDING = "its machine is offline: it is done when it is back"
