@@ -77,6 +77,7 @@ LAYERS: list[set[str]] = [
         "harnesses.hook",
         "harnesses.hook_handler",
         "harnesses.hook_shapes",
+        "harnesses.hooked_reach",
         "harnesses.installer",
         "harnesses.instructions",
         "harnesses.plugin_file",
@@ -106,7 +107,7 @@ LIGHT = {"msgspec", "typing_extensions"}
 """The only third-party packages that `import tieline` and its public names may load; msgspec imports the other."""
 
 
-DRIVERS = {"gemini": "acp", "qwen": "acp"}
+DRIVERS = {"copilot": "acp", "gemini": "acp", "qwen": "acp"}
 """A harness whose driver goes by another name."""
 
 

@@ -19,6 +19,7 @@ from tests.harnesses.at_the_terminal import QUESTIONS, YES, asking, asks_for_com
 from tests.hub.test_hooks import toml
 
 from tieline.harnesses import registry
+from tieline.harnesses.copilot_terminal import CopilotTerminal
 from tieline.harnesses.gemini_terminal import GeminiTerminal
 from tieline.harnesses.pi_terminal import PiTerminal
 from tieline.harnesses.qwen_terminal import QwenTerminal
@@ -119,7 +120,7 @@ WAYS: Mapping[str, Way] = {
 """The columns of the matrix."""
 
 
-TERMINAL_ONLY = {"gemini": GeminiTerminal, "qwen": QwenTerminal, "pi": PiTerminal}
+TERMINAL_ONLY = {"copilot": CopilotTerminal, "gemini": GeminiTerminal, "qwen": QwenTerminal, "pi": PiTerminal}
 """Harnesses that take an answer at the terminal alone: the tests of each in its terminal have what is shown of them."""
 
 

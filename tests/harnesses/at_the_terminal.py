@@ -14,9 +14,11 @@ QUESTIONS = {
     "opencode": "Permission required",
     "gemini": "Allow once",
     "qwen": "Yes, allow once",
+    "copilot": "Do you want to",
 }
 """What each shows when it asks for a permission. Pi asks for none, and its model asks nothing."""
-YES = {"claude-code": "Enter", "codex": "y", "opencode": "Enter", "gemini": "Enter", "qwen": "Enter"}
+YES = {"claude-code": "Enter", "codex": "y", "opencode": "Enter", "gemini": "Enter", "qwen": "Enter",
+       "copilot": "Enter"}  # fmt: skip
 """The key that allows it there."""
 OTHER_MODEL = "other"
 """A second one, where there is only one by itself."""
@@ -31,6 +33,8 @@ def asks_for_commands(harness: str, home: HarnessHome) -> None:
             (home.project / "opencode.json").write_bytes(msgspec.json.encode(settings))
         case "gemini":
             home.argv = home.argv[: home.argv.index("--approval-mode")]
+        case "copilot":
+            home.argv = home.argv[:1]
         case "pi":  # which compacts no history as short as this one
             settings = {"compaction": {"keepRecentTokens": 1}}
             (home.home / ".pi/agent/settings.json").write_bytes(msgspec.json.encode(settings))
@@ -54,6 +58,9 @@ def asking(harness: str, command: str) -> Run | Call:
 
 def inquiring(harness: str, question: str, choices: tuple[str, str]) -> Reply:
     """How its model asks a question. Codex: in its plan mode only."""
+    if harness == "copilot":
+        form = {"type": "object", "properties": {"colour": {"type": "string", "enum": list(choices)}}}
+        return [Call("ask_user", {"message": question, "requestedSchema": form})]
     if harness != "gemini":
         return [Inquire(question, choices, "Colour")]
     options = [{"label": choice, "description": choice} for choice in choices]
@@ -69,6 +76,7 @@ MODES = {
     "opencode": ("Tab", "Plan ·"),
     "gemini": ("BTab", "auto-accept edits"),
     "qwen": ("BTab", "shift + tab to cycle"),
+    "copilot": ("BTab", "Plan ·"),
 }
 """The key or the command for another mode, and what the terminal shows then. Pi has none."""
 MODELS = {
@@ -79,7 +87,7 @@ MODELS = {
     "qwen": OTHER_MODEL,
     "pi": "another",
 }
-"""The model that `choose_model` chooses."""
+"""The model that `choose_model` chooses. Copilot has no other without an account."""
 COMPACT = {
     "claude-code": ("/compact", "Compacted"),
     "codex": ("/compact", "Context compacted"),
@@ -87,6 +95,7 @@ COMPACT = {
     "gemini": ("/compress", "Compression was not beneficial"),
     "qwen": ("/compress", "history compressed from"),
     "pi": ("/compact", "Compacted"),
+    "copilot": ("/compact", "Compaction completed"),
 }
 """The command, and what the terminal shows when it is over."""
 

@@ -23,8 +23,6 @@ async def test_it_registers_by_itself_and_has_its_messages_at_the_end_of_a_turn(
         mesh_hub(tmp_path) as hub,
         home.terminal() as terminal,
     ):
-        await terminal.answer("Do you trust the files", "Enter")
-        await terminal.shows("? help")
         home.rig.play(
             [Run("touch runs; while [ ! -e go ]; do sleep 0.1; done")],
             [Say("The tool is over.")],

@@ -35,6 +35,7 @@ REACHES: Mapping[str, str] = {
     "codex": "codex_reach:CodexReach",
     "opencode": "opencode_reach:OpenCodeReach",
     "gemini": "gemini_reach:GeminiReach",
+    "copilot": "copilot_reach:CopilotReach",
     "qwen": "qwen_reach:QwenReach",
     "pi": "pi_reach:PiReach",
 }

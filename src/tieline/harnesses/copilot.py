@@ -5,10 +5,12 @@ from typing import Any
 from .base import (
     KEY_VARIABLE,
     SERVER,
+    AttachTerms,
     Capabilities,
     Harness,
     InstallOptions,
     ManagedFile,
+    TerminalEvents,
     hook_command,
     http_headers,
     is_ours,
@@ -25,6 +27,31 @@ HOOK_TIMEOUT_S = 10
 class Copilot(Harness):
     name = "copilot"
     display_name = "Copilot CLI"
+    attach_terms = AttachTerms(
+        reads="the records of its sessions (~/.copilot/session-state), as they grow",
+        can="watch a session and see what it asks",
+        cannot="prompt, steer or interrupt it, answer its permission prompts and questions",
+        tells=TerminalEvents(
+            session_start="`sessionStart` hook, with its first prompt",
+            session_end="`sessionEnd` hook, or its process goes",
+            prompt="record",
+            words_in_a_turn="record",
+            text="record, a whole text at a time",
+            text_deltas="",
+            tool_start="record",
+            tool_end="record",
+            permission_ask="record",
+            answer_at_the_terminal="record",
+            question="record",
+            turn_end="record",
+            compaction="record",
+            idle_or_busy="record",
+            model_change="",
+            mode_change="record, with the next prompt",
+            usage="record",
+        ),
+    )
+    resume_command = ("copilot", "--resume")
     programs = ("copilot",)
     package = "@github/copilot"
     folders = (".copilot",)

@@ -44,7 +44,7 @@ class HarnessHome:
 START_S = 180.0
 """A harness takes input within this time, also on a machine that runs many others."""
 READY = ("? for shortcuts", "ctrl+p", "Type your message", "scripted •", "tokens (0%)", "Trust this folder?",
-         "Do you trust the files")  # fmt: skip
+         "? help")  # fmt: skip
 """What each shows in or below its empty input."""
 
 HarnessHomeFactory = Callable[[Path, Path], AbstractAsyncContextManager[HarnessHome]]
@@ -128,6 +128,8 @@ async def vibe_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, N
 async def copilot_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, None]:
     home, project = root / "home", _project(root)
     async with CopilotRig(home, binaries) as rig:
+        (home / ".copilot").mkdir(exist_ok=True)
+        (home / ".copilot/config.json").write_bytes(msgspec.json.encode({"trustedFolders": [str(project)]}))
         env = {**rig.options["env"], "COPILOT_MODEL": rig.model_name}
         yield HarnessHome(rig, home, project, (str(binaries / "copilot"), "--allow-all-tools"), env)
 

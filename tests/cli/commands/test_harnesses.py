@@ -49,6 +49,18 @@ def test_install_status_and_uninstall(cli: CliProcess, home: Path) -> None:
     assert missing.returncode == 1 and "missing" in missing.stdout
 
 
+def test_harnesses_that_share_a_file_are_installed_and_removed_together(cli: CliProcess, home: Path) -> None:
+    together = ("codex", "copilot", "cursor")
+    said = ok(cli, "install", *together, "--yes")
+    assert all(f"{name}: installed" in said for name in together)
+    skill = home / ".agents/skills/tieline/SKILL.md"
+    assert "is installed already" in ok(cli, "install", *together, "--yes") and skill.exists()
+    assert "codex: removed" in ok(cli, "uninstall", "codex", "--yes")
+    assert skill.exists(), "the others have it still"
+    assert "copilot: removed" in ok(cli, "uninstall", "--yes")
+    assert not skill.exists()
+
+
 def test_files_are_shown_whole_and_what_is_wrong_with_one_too(cli: CliProcess, home: Path) -> None:
     with cli.terminal("install", "claude-code", "--yes", columns=80) as terminal:
         terminal.expect("skill /tieline   ~/.claude/skills/tieline/SKILL.md")
@@ -153,6 +165,7 @@ def test_terminals_are_read_along_only_when_their_person_agrees(cli: CliProcess,
     assert agreed() == {
         "claude-code": False,
         "codex": True,
+        "copilot": False,
         "gemini": False,
         "opencode": False,
         "pi": False,
@@ -161,7 +174,10 @@ def test_terminals_are_read_along_only_when_their_person_agrees(cli: CliProcess,
     status = cli.run("status")
     assert "reads its threads, from the daemon that its terminals share (agreed" in status.stdout
     cannot = cli.run("install", "generic", "--attach", "--yes")
-    assert cannot.returncode == 2 and "It works for claude-code, codex, gemini, opencode, qwen, pi." in cannot.stderr
+    assert (
+        cannot.returncode == 2
+        and "It works for claude-code, codex, gemini, opencode, copilot, qwen, pi." in cannot.stderr
+    )
 
     assert "are not read any more" in ok(cli, "attach", "off")
     shown = json.loads(ok(cli, "attach", "--json"))

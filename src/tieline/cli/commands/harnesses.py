@@ -108,7 +108,7 @@ def _change(request: InstallRequest, *, installing: bool) -> int:
         asked = attaching or not request.names
         if asked and not request.yes and not _agreed(installing):
             return FAILED
-        plans = [_applied(plan, config.environ) for plan in plans]
+        plans = _apply_all(plans, options, installing)
         _record_consent(plans, attaching, config.environ, installing=installing)
     if request.json:
         print_json([_told(plan, options, installing) for plan in plans])
@@ -150,6 +150,18 @@ def _plan(harness: Harness, options: InstallOptions, installing: bool) -> Harnes
         return HarnessPlan(harness, plan(harness, options))
     except TielineError as error:
         return HarnessPlan(harness, [], problem=str(error))
+
+
+def _apply_all(plans: Sequence[HarnessPlan], options: InstallOptions, installing: bool) -> list[HarnessPlan]:
+    """One after the other: several have their part in one file, such as a skill, and the next one's is after ours."""
+    done: list[HarnessPlan] = []
+    written: set[str] = set()
+    for plan in plans:
+        if not written.isdisjoint(change.path for change in plan.changes):
+            plan = _plan(plan.harness, options, installing)
+        done.append(_applied(plan, options.env))
+        written |= {change.path for change in plan.changes}
+    return done
 
 
 def _applied(plan: HarnessPlan, env: Mapping[str, str]) -> HarnessPlan:

@@ -1,0 +1,127 @@
+"""Copilot CLI's record, read: what each of its events means, in the orders in which they were seen to come."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tieline.events import Done, Error, Event, Status, Text, ToolResult, TurnStarted
+from tieline.harnesses.copilot_reach import CopilotReach
+from tieline.harnesses.copilot_transcript import CopilotEvents, CopilotTranscriptFile, head_of
+from tieline.harnesses.transcript_file import TranscriptCursor
+from tieline.sessions.attached_session import MODE, SAID
+
+AT = "2026-11-19T05:01:33.260Z"
+Told = tuple[str, dict[str, Any]]
+
+
+def said(text: str, *calls: str, **more: Any) -> Told:
+    requests = [{"toolCallId": id, "name": "bash", "arguments": {"command": f"run {id}"}} for id in calls]
+    return "assistant.message", {"messageId": text, "content": text, "model": "m", "toolRequests": requests, **more}
+
+
+def user(text: str, delivery: str = "idle") -> Told:
+    return "user.message", {"content": text, "delivery": delivery}
+
+
+def result(id: str, **more: Any) -> Told:
+    return "tool.execution_complete", {"toolCallId": id, "success": True, "result": {"content": "out"}, **more}
+
+
+def asked(id: str) -> Told:
+    return "permission.requested", {"requestId": f"r-{id}", "permissionRequest": {"kind": "shell", "toolCallId": id}}
+
+
+def decided(id: str, kind: str) -> Told:
+    return "permission.completed", {"requestId": f"r-{id}", "toolCallId": id, "result": {"kind": kind}}
+
+
+def used(tokens: int) -> Told:
+    return "session.usage_record", {"usage": {"inputTokens": tokens, "outputTokens": 1, "cacheReadTokens": 2}}
+
+
+OVER: Told = ("assistant.turn_end", {})
+ABORT: Told = ("abort", {"reason": "user_initiated"})
+
+
+def read(path: Path, *told: Told) -> list[Event]:
+    with path.open("wb") as file:
+        for number, (kind, data) in enumerate(told):
+            line = {"type": kind, "id": f"id-{number}", "timestamp": AT, "data": data}
+            file.write(msgspec.json.encode(line) + b"\n")
+    events = CopilotEvents("session", "/work", TranscriptCursor())
+    lines, _ = CopilotTranscriptFile(path, TranscriptCursor()).read()
+    return [event for line in lines for event, _ in events.feed(line)]
+
+
+def done(told: list[Event]) -> Done:
+    (ended,) = [event for event in told if isinstance(event, Done)]
+    return ended
+
+
+def test_a_turn_of_several_model_calls_is_one_and_its_tokens_add_up(tmp_path: Path) -> None:
+    told = read(
+        tmp_path / "r", user("go"), used(10), said("I will.", "a"), result("a"), OVER, used(20), said("It is."), OVER
+    )
+    assert isinstance(told[0], TurnStarted) and told[0].prompt == "go"
+    assert [event.text for event in told if isinstance(event, Text)] == ["I will.", "It is."]
+    ended = done(told)
+    assert (ended.status, ended.text, ended.turns) == ("success", "It is.", 2)
+    assert ended.tokens is not None
+    assert (ended.tokens.input, ended.tokens.cache_read, ended.tokens.output) == (26, 4, 2)
+
+
+@pytest.mark.parametrize("end", [(OVER, ABORT, decided("a", "cancelled")), (decided("a", "cancelled"), OVER, ABORT)])
+def test_a_denial_is_no_interruption_in_whatever_order_its_parts_come(tmp_path: Path, end: tuple[Told, ...]) -> None:
+    told = read(tmp_path / "r", user("go"), said("", "a"), asked("a"), *end)
+    assert [event.status for event in told if isinstance(event, ToolResult)] == ["denied"]
+    assert [event.code for event in told if isinstance(event, Error)] == ["denied"]
+    assert done(told).status == "error"
+
+
+def test_what_was_interrupted_and_what_failed(tmp_path: Path) -> None:
+    told = read(tmp_path / "r", user("go"), said("", "a"), asked("a"), decided("a", "approved"), OVER, ABORT)
+    assert done(told).status == "interrupted"
+    told = read(tmp_path / "r", user("go"), OVER, ("session.error", {"message": "400 refused"}))
+    assert (done(told).status, done(told).error) == ("error", "400 refused")
+    told = read(
+        tmp_path / "r", user("go"), said("", "a"), result("a", shellExecution={"exitCode": 3}), said("So."), OVER
+    )
+    assert [event.status for event in told if isinstance(event, ToolResult)] == ["error"]
+
+
+def test_words_in_a_turn_a_mode_and_what_subagents_do(tmp_path: Path) -> None:
+    mode: Told = ("session.mode_changed", {"previousMode": "interactive", "newMode": "plan"})
+    told = read(
+        tmp_path / "r",
+        mode,
+        user("go"),
+        said("", "a"),
+        user("and this", "steering"),
+        said("of a subagent", parentToolCallId="a"),
+        ("system.message", {"content": "Copilot's own"}),
+        ("something.new", {}),
+        result("a"),
+        said("Both."),
+        OVER,
+    )
+    states = [(event.state, event.detail) for event in told if isinstance(event, Status)]
+    assert states == [(MODE, "interactive"), (MODE, "plan"), (SAID, "and this")]
+    assert [event.text for event in told if isinstance(event, Text)] == ["Both."]
+
+
+def test_no_other_file_is_read(tmp_path: Path) -> None:
+    reach = CopilotReach({"HOME": str(tmp_path), "TIELINE_HOME": str(tmp_path / "state")})
+    states = tmp_path / ".copilot/session-state"
+    states.mkdir(parents=True)
+    own = states / "an-id" / "events.jsonl"
+    own.parent.mkdir()
+    line = {"type": "session.start", "data": {"sessionId": "an-id", "startTime": AT}}
+    own.write_bytes(msgspec.json.encode(line) + b"\n")
+    (tmp_path / "elsewhere").mkdir()
+    (states / "linked").symlink_to(tmp_path / "elsewhere")
+    found = {id: reach._record(id, {}) for id in ("an-id", "linked", "../an-id", "")}  # pyright: ignore[reportPrivateUsage]
+    assert {id for id, path in found.items() if path and reach._is_record(str(path))} == {"an-id"}  # pyright: ignore[reportPrivateUsage]
+    assert head_of(own)[0] == "an-id" and head_of(own)[1] > 0
+    assert head_of(tmp_path / "none") == ("", 0.0)
