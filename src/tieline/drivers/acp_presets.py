@@ -99,6 +99,8 @@ STREAM = Features(
 
 IMAGES = ("image/*",)
 TEXTS = ("text/*",)
+EFFORTS = ("low", "medium", "high")
+"""Those that every model of an agent with a choice has."""
 
 
 def _features(**more: object) -> Features:
@@ -364,7 +366,13 @@ PRESETS: dict[str, Preset] = {
         sign_in="Run `claude` once and sign in, or set ANTHROPIC_API_KEY.",
         api_key_vars=("ANTHROPIC_API_KEY",),
         features=_features(
-            resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True, questions=True
+            resume=True,
+            fork=True,
+            model=True,
+            attachments=(*IMAGES, *TEXTS),
+            usage=True,
+            questions=True,
+            effort=EFFORTS,
         ),
         tested="0.99.1",
         floor="0.99.1",
@@ -406,7 +414,13 @@ PRESETS: dict[str, Preset] = {
         api_key_vars=("OPENAI_API_KEY", "CODEX_API_KEY"),
         login_files=(".codex/auth.json",),
         features=_features(
-            resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True, questions=True
+            resume=True,
+            fork=True,
+            model=True,
+            attachments=(*IMAGES, *TEXTS),
+            usage=True,
+            questions=True,
+            effort=EFFORTS,
         ),
         tested="2.6.0",
         floor="2.6.0",

@@ -419,7 +419,7 @@ OPENHANDS = Recipe(
     },
     limits=(
         "usable_when_interrupted",  # it stops when its model has answered, which may take longer than we wait
-        "usage_whole",  # it tells no tokens
+        "usage_whole",  # what it tells of tokens is not read
         "usage_of_broken_call",
     ),
 )

@@ -24,6 +24,8 @@ REQUEST_S = 60.0
 QUIET_S = 0.1
 """An agent that replays history after it has answered is done when it has been quiet for this long."""
 REPLAY_S = 20.0
+EFFORT = "thought_level"
+"""What the protocol calls the option."""
 CHOOSES_MODEL = ("session/set_config_option", "session/set_model")
 
 SessionResult = Mapping[str, Any]
@@ -68,6 +70,10 @@ async def open_session(talk: AcpConversation, peer: Peer) -> None:
             _check_model(talk, session)
         elif spec.model and not talk.preset.model_args:
             await _set_option(talk, peer, session, "model", spec.model)
+        if spec.effort:
+            if not _has_option(session, EFFORT):
+                raise Unsupported(talk.agent, "effort", hint="The model that it has now offers none.")
+            await _set_option(talk, peer, session, EFFORT, spec.effort)
         await _set_mode(talk, peer, session)
         talk.ready.set()
     except RpcError as error:
