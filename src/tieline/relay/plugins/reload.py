@@ -151,7 +151,7 @@ class ChannelSet:
             self._slots = {id: self._slots[id] for id in wanted}
 
         def those(name: str) -> tuple[str, ...]:
-            return tuple(id for id, verdict in verdicts.items() if verdict == name)
+            return tuple(id for id in (*gone, *wanted) if verdicts.get(id) == name)  # in the configuration's order
 
         return Changes(
             started=those("started"),
