@@ -50,7 +50,12 @@ class GeminiTerminal(HookedTerminal[GeminiEvents]):
 
     async def _is_over(self) -> bool:
         """The record has a tool only when that is over, and the hook of its beginning may have found no hub."""
-        return await super()._is_over() and not await asyncio.to_thread(_has_begun, self.process, self._events.began_at)
+        if not await super()._is_over():
+            return False
+        if await asyncio.to_thread(_has_begun, self.process, self._events.began_at):
+            self._quiet.end()  # when it is over, the record is written a moment later
+            return False
+        return True
 
     # --- permission prompts --------------------------------------------------------------------------------
 
