@@ -259,6 +259,29 @@ async def test_times_that_pass_while_it_is_paused_are_no_missed_ones(sqlite: str
         assert run.due_at == MONDAY + 6 * HOUR
 
 
+async def test_a_schedule_that_was_paused_a_moment_ago_starts_nothing(
+    sqlite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The news has not come to the one that keeps the time."""
+    hears, hear = True, Scheduler._on_schedule  # pyright: ignore[reportPrivateUsage]
+
+    def on_schedule(self: Scheduler, id: str, value: bytes | None, news: bool) -> None:
+        if hears:
+            hear(self, id, value, news)
+
+    monkeypatch.setattr(Scheduler, "_on_schedule", on_schedule)
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here, scheduling(here):
+        made, other = await here.add("0 * * * *", name="made"), await here.add("30 * * * *", name="other")
+        here.clock.move(HOUR)
+        for each in (made, other):
+            await here.until_states(each.id, "success")
+        hears = False
+        await here.manager.change(made.id, ScheduleChange(paused=True), policy=None)
+        here.clock.move(HOUR)
+        await here.until_states(other.id, "success", "success")
+        assert len((await here.manager.view(made.id)).runs) == 1
+
+
 async def test_a_machine_that_is_away_is_waited_for(
     sqlite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ a start that happens twice is one start.
 import asyncio
 import logging
 import time
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 
 from msgspec.structs import replace
 
@@ -112,6 +112,15 @@ class Scheduler:
         return max(0.0, min(min(times, default=NEVER) - self.clock.now(), LONGEST_WAIT_S))
 
     async def _claim(self, record: ScheduleRecord, due: float) -> None:
+        try:
+            current, revision = await self.store.get(record.id)
+        except UnknownSchedule:
+            self._schedules.pop(record.id, None)
+            return
+        if current != record:  # it was changed, or paused, a moment ago: what is due is seen anew
+            self._schedules[record.id] = current
+            self._changed.set()
+            return
         run = new_run(record.id, due)
         if record.missed == "never" and self.clock.now() - due > LATE_S:
             run = replace(run, state="missed", problem="no hub ran at that time", ended_at=self.clock.now())
@@ -120,16 +129,10 @@ class Scheduler:
             if not run.is_open:
                 run = replace(run, ended_at=self.clock.now())
         await self.store.claim(run)  # another hub may have been quicker
-        try:
-            current, revision = await self.store.get(record.id)
-            if current == record:
-                current = replace(record, handled_at=due)
-                await self.store.put(current, expect=revision)
-            self._schedules[record.id] = current
-        except UnknownSchedule:
-            self._schedules.pop(record.id, None)
-        except Conflict:
-            pass  # somebody has just changed it; this time is claimed
+        with suppress(Conflict):  # somebody has just changed it; this time is claimed
+            handled = replace(record, handled_at=due)
+            await self.store.put(handled, expect=revision)
+            self._schedules[record.id] = handled
 
     # --- runs ---
 
