@@ -6,12 +6,15 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.harnesses.person import person
+from tests.harnesses.person import Person, person
 
 from tieline.events import TurnStarted
 from tieline.harnesses.attach_consent import STARTS_S
 from tieline.script import Say
 from tieline.testing.wait_for import eventually
+
+NEW = {"claude-code": "/clear", "codex": "/new", "opencode": "/new", "gemini": "/clear"}
+"""How a person begins a new conversation in a terminal that is open."""
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -39,5 +42,16 @@ async def test_a_session_that_began_before_the_consent_is_never_read(harness: st
         await earlier.shows("That was last.")
         await at.turn(terminal, "said once more", "That is the end.", 2)
         (session,) = await at.client.sessions()
-        prompts = [event.prompt for event in await at.log(session.id) if isinstance(event, TurnStarted)]
-        assert prompts == ["said in another", "said once more"]
+        assert await prompts_of(at, session.id) == ["said in another", "said once more"]
+        await earlier.submit(NEW[harness])
+        if harness == "gemini":  # which takes no words while it clears its screen
+            await earlier.until(lambda screen: "That was last." not in screen, "an empty screen")
+        at.home.rig.play([Say("That is new.")])
+        await earlier.submit("said in a new one")
+        await earlier.shows("That is new.")
+        new = await at.session("attached", "idle", 1)
+        assert await prompts_of(at, new.id) == ["said in a new one"], "a conversation that began after it is read"
+
+
+async def prompts_of(at: Person, session: str) -> list[str]:
+    return [event.prompt for event in await at.log(session) if isinstance(event, TurnStarted)]
