@@ -18,6 +18,7 @@ from tieline.script import Call, Run, Say, Write
 from tieline.testing import mcp_server
 from tieline.testing.driver_contract.base import DriverContractBase, eventually, yes
 from tieline.testing.driver_contract.ends import EndContract
+from tieline.testing.driver_contract.options import OptionContract
 from tieline.testing.model_apis.augment import COMPACT, SUBAGENTS, service
 from tieline.testing.rigs.acp import AuggieRig
 from tieline.testing.stream_checks import collect, done, of, the
@@ -51,6 +52,7 @@ class TestAuggie(OnSharedAgents):
     RIG = AuggieRig
     BINARIES = MORE
     test_interrupt_running_tool = None  # type: ignore[assignment] # its process is looked for in the directory
+    test_mcp_server = None  # type: ignore[assignment] # a process of it starts those of its first session alone
 
     async def test_init(self, rig: AuggieRig, place: Path) -> None:
         rig.play([Say("Done.")])
@@ -93,6 +95,7 @@ class TestAuggie(OnSharedAgents):
 class TestAuggieAlone(OnAgentsOfTheirOwn):
     RIG = AuggieRig
     BINARIES = MORE
+    test_mcp_server = OptionContract.test_mcp_server
     test_interrupt_running_tool = EndContract.test_interrupt_running_tool
 
     async def test_code_is_sent_to_its_vendor_only_if_a_person_chooses_it(self, rig: AuggieRig, place: Path) -> None:
