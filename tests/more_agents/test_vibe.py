@@ -86,7 +86,9 @@ class TestVibeAlone(OnAgentsOfTheirOwn):
     test_interrupt_running_tool = EndContract.test_interrupt_running_tool
 
     async def test_settings_of_others_do_not_widen_the_policy(self, rig: VibeRig, place: Path) -> None:
-        """Neither the user's nor those of a repository that the user trusts; nor variables."""
+        """Neither the user's nor those of a repository that the user trusts, here as there; nor variables."""
+        options = {"preset": rig.preset, "command": rig.driver.program.command, "trust_repository": True}
+        rig.driver = acp.create(rig.preset, options)
         home = Path(rig.options["env"]["HOME"], ".vibe")
         mine = home / "config.toml"
         mine.write_text(f"{LETS_ALL_AGENTS}{mine.read_text()}{LETS_ALL_PASS}")
