@@ -95,15 +95,20 @@ async def run(env: Mapping[str, str], cwd: Path, *arguments: str) -> tuple[int, 
     return process.returncode or 0, output.decode()
 
 
+def put_on_path(home: HarnessHome, root: Path) -> None:
+    """The harness, by its own name."""
+    programs = root / "programs"
+    programs.mkdir()
+    (programs / Path(home.argv[0]).name).symlink_to(home.argv[0])
+    home.env = {**home.env, "PATH": f"{programs}:{home.env['PATH']}"}
+
+
 async def person(
     stack: AsyncExitStack, harness: str, root: Path, *, home_of: HarnessHomeFactory | None = None, attach: bool = True
 ) -> Person:
     """Who lets Tieline read along, or not yet. The harness is on PATH by its own name."""
     home = await stack.enter_async_context((home_of or HOMES[harness])(root, BINARIES))
-    programs = root / "programs"
-    programs.mkdir()
-    (programs / Path(home.argv[0]).name).symlink_to(home.argv[0])
-    home.env = {**home.env, "PATH": f"{programs}:{home.env['PATH']}"}
+    put_on_path(home, root)
     config = Path(config_path(home.env))
     config.parent.mkdir(parents=True)
     config.write_text("[hub]\nport = 0\n")

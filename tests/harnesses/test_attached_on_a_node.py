@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.harnesses.at_the_terminal import asking, asks_for_commands, choose_mode, inquiring
 from tests.harnesses.desk import BINARIES, BOUND, tieline
-from tests.harnesses.person import SeenFromTheHub
+from tests.harnesses.person import SeenFromTheHub, put_on_path
 from tests.node.processes import Daemon
 
 from tieline import paths
@@ -38,6 +38,7 @@ class Machines(SeenFromTheHub):
 async def machines(harness: str, root: Path) -> AsyncGenerator[Machines, None]:
     async with AsyncExitStack() as stack:
         home = await stack.enter_async_context(HOMES[harness](root, BINARIES))
+        put_on_path(home, root)
         hub, node = Daemon(root / "hub", StartOptions(port=0)), Daemon(root / "node", StartOptions(what="node"))
         node.env = {**home.env, **{name: node.env[name] for name in ("TIELINE_HOME", "TIELINE_CONFIG")}}
         home.env = node.env

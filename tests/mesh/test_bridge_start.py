@@ -44,6 +44,7 @@ def test_a_bridge_imports_next_to_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_a_bridge_that_finds_no_hub_starts_one_that_stays(tmp_path: Path) -> None:
     cli = CliProcess(tmp_path)
+    cli.configure("[hub]\nport = 0\n")
     server = StdioServerParameters(command=PROGRAM, args=["mcp"], env={**cli.env, "TIELINE_HARNESS": "cursor"})
     try:
         async with Client(stdio_client(server)) as one, Client(stdio_client(server)) as other:

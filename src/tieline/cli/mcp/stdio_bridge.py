@@ -470,8 +470,8 @@ def start_hub(env: "Mapping[str, str]") -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoAnswer(f"a hub could not be started: {error}") from None
     if done.returncode and find_hub(env) is None:
-        told = done.stdout.decode(errors="replace").strip().splitlines()
-        raise NoAnswer(f"a hub could not be started: {told[-1] if told else 'it said nothing'}")
+        told = [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
+        raise NoAnswer(f"a hub could not be started: {' '.join(told[-2:]) or 'it said nothing'}")  # with what to do
 
 
 def log(text: str) -> None:
