@@ -242,8 +242,8 @@ class ClaudeCodeTerminal(TranscriptTerminal[TranscriptEvents]):
                     prompt.gone_at = None
                     continue
                 prompt.gone_at = prompt.gone_at or now
-                if now - prompt.gone_at < SETTLE_S:
-                    continue
+                if now - prompt.gone_at < (SETTLE_S if status == "busy" else QUIET_S):
+                    continue  # of a turn that is over already, the result of the call may be a moment behind
                 allowed = status == "busy"
             await attached.settle(prompt.key, "allow" if allowed else "deny")
 
