@@ -6,15 +6,15 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import msgspec
 import pytest
 
-from tieline.events import Done, Event, TurnStarted
+from tieline.events import Answer, Ask, Done, Event, TurnStarted
 from tieline.harnesses import claude_code_terminal
 from tieline.harnesses.claude_code_terminal import ClaudeCodeTerminal
-from tieline.sessions.attached_session import AttachedSession
+from tieline.sessions.attached_session import AT_THE_TERMINAL, AttachedSession
 from tieline.testing.wait_for import eventually
 
 E = TypeVar("E", bound=Event)
@@ -49,6 +49,14 @@ class Told(list[Event]):
     async def flush(self) -> None:
         pass
 
+    async def ask(self, ask: Ask, key: str) -> Answer:
+        self.decided: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        return await self.decided
+
+    async def settle(self, key: str, decision: Literal["allow", "deny"]) -> None:
+        if not self.decided.done():
+            self.decided.set_result(Answer(key, decision, AT_THE_TERMINAL))
+
 
 @pytest.fixture
 def told() -> Told:
@@ -71,7 +79,9 @@ def write(path: Path, *lines: dict[str, object]) -> None:
 
 
 @asynccontextmanager
-async def following(path: Path, told: Told, status: Callable[[], str], seen: str) -> AsyncGenerator[None, None]:
+async def following(
+    path: Path, told: Told, status: Callable[[], str], seen: str
+) -> AsyncGenerator[ClaudeCodeTerminal, None]:
     """`seen` is what the hub saw last of its status."""
 
     async def push(text: str) -> None:
@@ -82,7 +92,7 @@ async def following(path: Path, told: Told, status: Callable[[], str], seen: str
     )
     terminal.follow(cast("AttachedSession", told), seen)
     try:
-        yield
+        yield terminal
     finally:
         await terminal.stop()
 
@@ -141,3 +151,27 @@ async def test_a_turn_does_not_end_because_the_machine_stood_still(
         await eventually(lambda: bool(told.of(Done)), "the turn does not end")
     assert [done.text for done in told.of(Done)] == ["It is done."]
     assert len(told.of(TurnStarted)) == 1
+
+
+async def test_a_turn_that_is_over_at_once_denies_nothing(
+    path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Allowed at the terminal; what the call brought is written when the terminal is idle again."""
+    monkeypatch.setattr(claude_code_terminal, "QUIET_S", 60.0)
+    call = {"type": "tool_use", "id": "t-1", "name": "Bash", "input": {"command": "touch x"}}
+    result = {"type": "tool_result", "tool_use_id": "t-1", "content": "", "is_error": False}
+    write(path, {"type": "assistant", "message": {"id": "m-2", "role": "assistant", "content": [call]}, "uuid": "a-2"})
+    idle = 0
+
+    def status() -> str:
+        nonlocal idle
+        idle += hasattr(told, "decided")
+        if idle == 10:
+            write(path, {"type": "user", "message": {"role": "user", "content": [result]}, "uuid": "u-2"})
+        return "waiting" if idle < 2 else "idle"
+
+    async with following(path, told, status, "waiting") as terminal:
+        asked = {"tool_name": "Bash", "tool_input": {"command": "touch x"}}
+        async with asyncio.timeout(30):
+            assert not await terminal.answer_prompt(asked), "the hook prints nothing: it was decided there"
+    assert told.decided.result().decision == "allow"
