@@ -317,3 +317,10 @@ async def test_no_file_is_read_that_is_no_record(tmp_path: Path) -> None:
         assert reading.reach.known == {}
         terminal.hook(reading.reach, "SessionStart")
         assert reading.reach.known == {SESSION: terminal.process.pid}
+
+
+async def test_of_sessions_that_nobody_knows_nothing_is_kept(tmp_path: Path) -> None:
+    async with reading_in(tmp_path) as reading:
+        for number in range(1000):
+            reading.reach.on_hook(f"s-{number}", "SessionEnd", {}, 0)
+        assert not reading.reach._ended  # pyright: ignore[reportPrivateUsage]

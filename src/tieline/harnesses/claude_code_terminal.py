@@ -58,7 +58,7 @@ class _Prompt:
         self.tool = tool
         self.asking = asking
         self.shown = False
-        self.gone_at: float | None = None
+        self.gone: Quiet | None = None  # since it is no longer shown
 
 
 class ClaudeCodeTerminal(TranscriptTerminal[TranscriptEvents]):
@@ -233,16 +233,17 @@ class ClaudeCodeTerminal(TranscriptTerminal[TranscriptEvents]):
         """What was decided at the terminal: the result of the call tells, or that the prompt is no longer shown."""
         if not self._prompts:
             return
-        status, now = await asyncio.to_thread(self._read_status), time.monotonic()
+        status = await asyncio.to_thread(self._read_status)
         waits = status == "waiting"
         for prompt in list(self._prompts.values()):
             if (allowed := self._events.results.get(prompt.tool)) is None:
                 prompt.shown = prompt.shown or waits
                 if waits or not prompt.shown:
-                    prompt.gone_at = None
+                    prompt.gone = None
                     continue
-                prompt.gone_at = prompt.gone_at or now
-                if now - prompt.gone_at < (SETTLE_S if status == "busy" else QUIET_S):
+                prompt.gone = prompt.gone or Quiet(SETTLE_S)
+                prompt.gone.look(quiet=True)
+                if prompt.gone.seconds < (SETTLE_S if status == "busy" else QUIET_S):
                     continue  # of a turn that is over already, the result of the call may be a moment behind
                 allowed = status == "busy"
             await attached.settle(prompt.key, "allow" if allowed else "deny")

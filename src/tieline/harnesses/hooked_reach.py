@@ -126,8 +126,9 @@ class HookedReach:
 
     def on_hook(self, session: str, event: str, input: Mapping[str, Any], pid: int) -> None:
         if event == self.end_event:
-            self._ended.add(session)
-            self._changed.set()
+            if session in self._sessions:
+                self._ended.add(session)
+                self._changed.set()
             return
         known = self._sessions.get(session)
         if known is None or event == self.start_event:
