@@ -109,6 +109,12 @@ def _features(**more: object) -> Features:
     return replace(STREAM, **more)
 
 
+_ADAPTED = _features(
+    resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True, questions=True, effort=EFFORTS
+)
+"""Of Claude Code and Codex by way of an adapter."""
+
+
 _AUGGIE_TOOLS = ("launch-process", "write-process", "bash", "shell", "save-file", "str-replace-editor", "apply_patch",
                  "remove-files", "write", "edit", "web-fetch", "web-search", "open-browser", "github-api", "linear",
                  "jira", "confluence", "notion", "supabase", "glean")  # fmt: skip
@@ -365,15 +371,7 @@ PRESETS: dict[str, Preset] = {
         install="npm install -g @agentclientprotocol/claude-agent-acp",
         sign_in="Run `claude` once and sign in, or set ANTHROPIC_API_KEY.",
         api_key_vars=("ANTHROPIC_API_KEY",),
-        features=_features(
-            resume=True,
-            fork=True,
-            model=True,
-            attachments=(*IMAGES, *TEXTS),
-            usage=True,
-            questions=True,
-            effort=EFFORTS,
-        ),
+        features=_ADAPTED,
         tested="0.99.1",
         floor="0.99.1",
         mode="default",
@@ -413,15 +411,7 @@ PRESETS: dict[str, Preset] = {
         sign_in="Run `codex login`, or set OPENAI_API_KEY.",
         api_key_vars=("OPENAI_API_KEY", "CODEX_API_KEY"),
         login_files=(".codex/auth.json",),
-        features=_features(
-            resume=True,
-            fork=True,
-            model=True,
-            attachments=(*IMAGES, *TEXTS),
-            usage=True,
-            questions=True,
-            effort=EFFORTS,
-        ),
+        features=_ADAPTED,
         tested="2.6.0",
         floor="2.6.0",
         # By itself a model of its own decides about asks. In this mode people do; the filter makes it ask.

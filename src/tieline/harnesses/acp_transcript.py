@@ -1,6 +1,6 @@
 """Events from transcripts whose lines say what ACP's updates say, made by the ACP driver's normaliser.
 
-For Gemini CLI and Qwen Code: each has a subclass of `AcpTranscriptEvents` that knows its lines.
+For Gemini CLI, Qwen Code and Copilot CLI: each has a subclass of `AcpTranscriptEvents` that knows its lines.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,6 +53,7 @@ class AcpTranscriptEvents:
         self._cwd = cwd
         self._cursor = self._last = cursor
         self._left_out = False  # the turn that the lines are of
+        self._between: list[Event] = []  # what happened between turns is told with the next
         self._reset()
 
     def feed(self, line: TranscriptLine) -> TellAfter:
@@ -85,7 +86,8 @@ class AcpTranscriptEvents:
         self._reset()
         self.turn = TurnStarted(prompt, id)
         self.began_at = time_of(message)
-        return [self.turn]
+        between, self._between = self._between, []
+        return [self.turn, *between]
 
     def end_turn(self, outcome: Outcome = "success") -> TellAfter:
         """Its end was told, or nothing more comes."""

@@ -14,16 +14,13 @@ from msgspec import Struct
 
 from ..drivers.acp_presets import PRESETS
 from ..events import Error, Event, Outcome, Status
-from ..safe_file_read import read_regular
 from ..sessions.attached_session import SAID
 from ..wire.json_lines import decode_line
 from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in, time_of, tokens_of
-from .transcript_file import Message, TranscriptCursor, TranscriptFile, TranscriptLine
+from .transcript_file import Message, TranscriptCursor, TranscriptFile, TranscriptLine, first_line
 
 HARNESS = "copilot"
 PRESET = PRESETS[HARNESS]
-MAX_HEAD = 64 * 1024
-"""The first line, which says when a session began."""
 TOLD = frozenset(
     (
         "user.message", "assistant.message", "assistant.turn_end", "tool.execution_complete", "permission.requested",
@@ -70,9 +67,8 @@ class CopilotTranscriptFile(TranscriptFile):
 def head_of(path: Path) -> tuple[str, float]:
     """The session that a record is of, and when it began. Empty and 0: it does not say so yet."""
     try:
-        line, end, _ = read_regular(path, MAX_HEAD).partition(b"\n")
-        head = msgspec.json.decode(_RECORD.decode(line).data, type=_Head) if end else _Head()
-    except (OSError, msgspec.MsgspecError):
+        head = msgspec.json.decode(_RECORD.decode(first_line(path)).data, type=_Head)
+    except msgspec.MsgspecError:
         return "", 0.0
     return head.session_id, head.start_time.timestamp() if head.start_time else 0.0
 
@@ -80,14 +76,6 @@ def head_of(path: Path) -> tuple[str, float]:
 class CopilotEvents(AcpTranscriptEvents):
     harness = HARNESS
     preset = PRESET
-
-    def __init__(self, native_id: str, cwd: str, cursor: TranscriptCursor, *, since: float = 0.0) -> None:
-        self._between: list[Event] = []  # what happened between turns is told with the next
-        super().__init__(native_id, cwd, cursor, since=since)
-
-    def _begin(self, prompt: str, message: Message, id: str) -> list[Event]:
-        between, self._between = self._between, []
-        return [*super()._begin(prompt, message, id), *between]
 
     def _reset(self) -> None:
         super()._reset()

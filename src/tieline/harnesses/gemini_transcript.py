@@ -17,17 +17,14 @@ from msgspec import Struct, field
 from ..drivers.acp_presets import PRESETS
 from ..events import Error, Event, Other, Status
 from ..mesh.framing import NOTICE
-from ..safe_file_read import read_regular
 from ..sessions.attached_session import SAID
 from ..wire.json_lines import decode_line
 from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in, time_of, tokens_of
-from .transcript_file import Message, TranscriptCursor, TranscriptFile, TranscriptLine
+from .transcript_file import Message, TranscriptCursor, TranscriptFile, TranscriptLine, first_line
 
 HARNESS = "gemini"
 PRESET = PRESETS[HARNESS]
 SOURCE = "gemini chats"
-MAX_HEAD = 64 * 1024
-"""The first line, which says when a session began."""
 SESSION_CONTEXT, HOOK_CONTEXT = "<session_context>", "<hook_context>"
 """Before these parts of a message stands nothing that a person said."""
 CANCELLED = "Request cancelled."
@@ -76,9 +73,8 @@ class GeminiTranscriptFile(TranscriptFile):
 def head_of(path: Path) -> tuple[str, float]:
     """The session that a record is of, and when it began. Empty and 0: it does not say so yet."""
     try:
-        line, end, _ = read_regular(path, MAX_HEAD).partition(b"\n")
-        head = _RECORD.decode(line) if end else _Record()
-    except (OSError, msgspec.MsgspecError):
+        head = _RECORD.decode(first_line(path))
+    except msgspec.MsgspecError:
         return "", 0.0
     return head.sessionId, head.startTime.timestamp() if head.startTime else 0.0
 

@@ -86,14 +86,6 @@ class QwenEvents(AcpTranscriptEvents):
     harness = HARNESS
     preset = PRESET
 
-    def __init__(self, native_id: str, cwd: str, cursor: TranscriptCursor, *, since: float = 0.0) -> None:
-        self._between: list[Event] = []  # what happened between turns is told with the next
-        super().__init__(native_id, cwd, cursor, since=since)
-
-    def _begin(self, prompt: str, message: Message, id: str) -> list[Event]:
-        between, self._between = self._between, []
-        return [*super()._begin(prompt, message, id), *between]
-
     def _reset(self) -> None:
         super()._reset()
         self._code = ""  # of the problem

@@ -165,6 +165,15 @@ def transcript_path(projects: Path, cwd: str, session: str, folder: str = "") ->
     return expected
 
 
+def first_line(path: Path) -> bytes:
+    """Of a transcript that says in it whose it is. Empty: it is not whole yet, or cannot be read."""
+    try:
+        line, end, _ = read_regular(path, MAX_HEAD).partition(b"\n")
+    except OSError:
+        return b""
+    return line if end else b""
+
+
 def began_at(path: Path) -> float:
     """When the session began, as its first lines say. 0: it has said nothing yet."""
     try:
