@@ -50,7 +50,7 @@ LAYERS: list[set[str]] = [
         "drivers.claude_edits",
         "drivers.claude_project",
         "drivers.opencode_project",
-        "drivers.repository_folders",
+        "drivers.repository_settings",
         "drivers.run_as",
         "drivers.denial_reasons",
         "drivers.version_command",

@@ -29,9 +29,8 @@ class RepositorySettings(Struct, frozen=True, kw_only=True):
     session_meta: Mapping[str, Any] = {}  # what takes the place of the preset's `session_meta` for that
     denials: tuple[str, ...] = ()  # where in it the tools go that the repository denies, which takes nothing
     hides: tuple[str, ...] = ()  # an administrator's files whose place ours take
-    instructions: tuple[
-        str, ...
-    ] = ()  # what it leaves out together with them, and is told by us; the first that is there
+    # What it leaves out together with them, and is told by us: the first of these that is there.
+    instructions: tuple[str, ...] = ()
     # Nor does it start MCP servers then, not even the session's: only where the repository has any of these names.
     no_servers: bool = False
     runs: Mapping[str, str] = {}  # what it runs all the same; see `file_that_runs`

@@ -33,7 +33,7 @@ from ..claude_project import repository_denials
 from ..model_list import ModelList
 from ..observed_features import Basis, Observation, ObservedAgents
 from ..registry import parse_options
-from ..repository_folders import file_that_runs, repository_instructions, settings_found, settings_left_out
+from ..repository_settings import file_that_runs, repository_instructions, settings_found, settings_left_out
 from ..run_as import chown_to_run_as
 from ..version_command import ask_version
 from .conversation import AcpConversation

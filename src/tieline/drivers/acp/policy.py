@@ -10,7 +10,7 @@ from msgspec import Struct
 from ...policy import CAPABILITIES, Capability, Enforcement, Level, Means, Policy, Receipt
 from ..acp_presets import Preset
 from ..base import McpServer, Spec
-from ..repository_folders import repository_folders
+from ..repository_settings import repository_folders
 
 RULES_FILE = "tieline-rules.toml"
 MCP_FILE = "tieline-mcp.json"

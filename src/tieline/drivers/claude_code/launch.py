@@ -16,7 +16,7 @@ from ...events import Warning
 from ...policy import Policy
 from ..base import McpServer, Spec
 from ..claude_project import INSTRUCTIONS, PROJECT_SETTINGS, repository_denials
-from ..repository_folders import repository_instructions, settings_left_out
+from ..repository_settings import repository_instructions, settings_left_out
 from .policy import permission_rules
 
 SDK = "claude_agent_sdk"

@@ -10,7 +10,7 @@ from msgspec import Struct
 from ...config import setting
 from ...errors import UsageError
 from ..base import McpServer, Prompt, Spec
-from ..repository_folders import repository_folders
+from ..repository_settings import repository_folders
 from .launch import HANDSHAKE
 from .policy import CodexControls, controls
 

@@ -24,7 +24,7 @@ from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..model_list import ModelList, mappings, model_list, nearest_models
 from ..opencode_project import INSTRUCTIONS, NO_PROJECT, PROJECT_SETTINGS, RUNS
 from ..registry import parse_options
-from ..repository_folders import file_that_runs, repository_instructions, settings_left_out
+from ..repository_settings import file_that_runs, repository_instructions, settings_left_out
 from ..version_command import ask_version
 from .conversation import OpenCodeConversation
 from .event_stream import EventStream

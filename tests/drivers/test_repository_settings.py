@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tieline.drivers.repository_folders import repository_folders, repository_instructions, settings_left_out
+from tieline.drivers.repository_settings import repository_folders, repository_instructions, settings_left_out
 
 
 @pytest.fixture
