@@ -202,19 +202,10 @@ class HookedReach:
             if not attacher.allowed(self.harness, known.cwd, self._began[id]):
                 await self._terminals.pop(id).let_go(SWITCHED_OFF)
             return
-        if not attacher.allowed(self.harness, known.cwd, time.time()):
+        may = await self._may_read(attacher, known)
+        if may is False:
             self._waiting.pop(id, None)
-            return
-        if id not in self._began:
-            owner, began = await asyncio.to_thread(self._head, Path(known.record))
-            if owner not in ("", id):
-                return  # the record of another session
-            if not owner:
-                if known.seen_at < time.time() - LOOK_S:  # it is written with the session's start
-                    return
-                began = known.seen_at
-            self._began[id] = began
-        if not attacher.allowed(self.harness, known.cwd, self._began[id]):
+        if not may:
             return
         since = partial(self._read_since, attacher, known, self._began[id])
         terminal = self.terminal(known.process, id, known.cwd, Path(known.record), since=since, reading=self._reading)
@@ -223,6 +214,22 @@ class HookedReach:
             terminal.on_hook(note)
         terminal.follow(attached)
         self._terminals[id] = terminal
+
+    async def _may_read(self, attacher: Attacher, known: TerminalSession) -> bool | None:
+        """None: its record does not say yet when it began."""
+        id = known.session
+        if not attacher.allowed(self.harness, known.cwd, time.time()):
+            return False
+        if id not in self._began:
+            owner, began = await asyncio.to_thread(self._head, Path(known.record))
+            if owner not in ("", id):
+                return False  # the record of another session
+            if not owner:
+                if known.seen_at < time.time() - LOOK_S:  # it is written with the session's start
+                    return None
+                began = known.seen_at
+            self._began[id] = began
+        return attacher.allowed(self.harness, known.cwd, self._began[id])
 
     def _read_since(self, attacher: Attacher, known: TerminalSession, began: float) -> float | None:
         return attacher.on_since(known.cwd) if attacher.allowed(self.harness, known.cwd, began) else None
