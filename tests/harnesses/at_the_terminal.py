@@ -20,6 +20,13 @@ QUESTIONS = {
 YES = {"claude-code": "Enter", "codex": "y", "opencode": "Enter", "gemini": "Enter", "qwen": "Enter",
        "copilot": "Enter"}  # fmt: skip
 """The key that allows it there."""
+WAITING_WORDS = {
+    "codex": "Messages to be submitted after next tool call",
+    "opencode": "QUEUED",
+    "pi": "Steering: ",
+}
+"""What each shows of words that came while a tool runs. Claude Code shows them no otherwise than others; its transcript
+tells it."""
 OTHER_MODEL = "other"
 """A second one, where there is only one by itself."""
 
