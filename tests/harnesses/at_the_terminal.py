@@ -1,10 +1,12 @@
 """What a person does in the terminal of each harness, and what it shows then."""
 
 import msgspec
+from tests.harnesses.desk import BOUND
 
 from tieline.script import Call, Inquire, Reply, Run
 from tieline.testing.harness_terminals import HarnessHome
 from tieline.testing.tmux_terminal import TmuxTerminal
+from tieline.testing.wait_for import eventually
 
 # --- permissions and questions ---
 
@@ -25,8 +27,7 @@ WAITING_WORDS = {
     "opencode": "QUEUED",
     "pi": "Steering: ",
 }
-"""What each shows of words that came while a tool runs. Claude Code shows them no otherwise than others; its transcript
-tells it."""
+"""What each shows of words that came while a tool runs. Of Claude Code's, its transcript tells."""
 OTHER_MODEL = "other"
 """A second one, where there is only one by itself."""
 
@@ -105,6 +106,17 @@ COMPACT = {
     "copilot": ("/compact", "Compaction completed"),
 }
 """The command, and what the terminal shows when it is over."""
+
+
+async def words_wait(harness: str, home: HarnessHome, terminal: TmuxTerminal) -> None:
+    """The harness has them: those that come after the command begin another answer."""
+    if harness in WAITING_WORDS:
+        await terminal.shows(WAITING_WORDS[harness])
+        return
+    transcripts = list(home.home.glob(".claude/projects/*/*.jsonl"))
+    await eventually(
+        lambda: any('"enqueue"' in each.read_text() for each in transcripts), "they do not wait", timeout=BOUND
+    )
 
 
 async def choose_mode(harness: str, terminal: TmuxTerminal) -> None:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from tests.harnesses.at_the_terminal import words_wait
 from tests.harnesses.desk import BOUND
 from tests.harnesses.person import Person, person
 
@@ -31,7 +32,7 @@ async def test_each_event_once_whatever_happens_beside_the_terminal(harness: str
     async with AsyncExitStack() as stack:
         at = await person(stack, harness, tmp_path)
         terminal = await stack.enter_async_context(at.home.terminal(*ARGUMENTS.get(harness, ())))
-        session = await words_in_the_middle_of_a_turn(at, terminal)
+        session = await words_in_the_middle_of_a_turn(harness, at, terminal)
         (member,) = await at.client.members(harness=harness)
 
         if harness != "opencode":  # it asks as it does for a title, which the scripted model answers by itself
@@ -92,7 +93,7 @@ async def test_turns_without_a_hub_are_told_once_when_it_is_back(harness: str, t
         assert status == 0 and "terminal" in shown, shown
 
 
-async def words_in_the_middle_of_a_turn(at: Person, terminal: TmuxTerminal) -> str:
+async def words_in_the_middle_of_a_turn(harness: str, at: Person, terminal: TmuxTerminal) -> str:
     """The session. The hub is killed after the words were told."""
     project = at.home.project
     at.home.rig.play([until_exists("one")], [until_exists("two")], [Say("The first has ended.")])
@@ -100,10 +101,7 @@ async def words_in_the_middle_of_a_turn(at: Person, terminal: TmuxTerminal) -> s
     await eventually((project / "one-began").exists, "its tool does not run", timeout=BOUND)
     session = (await at.session("attached", "working", 0)).id
     await terminal.submit("words in between")
-    transcripts = list(at.home.home.glob(".claude/projects/*/*.jsonl"))
-    await eventually(
-        lambda: all('"enqueue"' in each.read_text() for each in transcripts), "the words do not wait", timeout=BOUND
-    )
+    await words_wait(harness, at.home, terminal)
     (project / "one").touch()
     await eventually((project / "two-began").exists, "it does not go on", timeout=BOUND)
     await logged(at, session, lambda told: len([event for event in told if isinstance(event, ToolUse)]) == 2)

@@ -12,13 +12,13 @@ from tests.harnesses.at_the_terminal import (
     MODELS,
     MODES,
     QUESTIONS,
-    WAITING_WORDS,
     YES,
     asking,
     asks_for_commands,
     choose_mode,
     choose_model,
     inquiring,
+    words_wait,
 )
 from tests.harnesses.desk import BOUND
 from tests.harnesses.person import Person, person
@@ -168,22 +168,12 @@ class Look:
             self.seen.add("tool_start")
         if "words_in_a_turn" in self._told:
             await terminal.submit(WORDS)
-            await self._words_wait(terminal)
+            await words_wait(self._harness, at.home, terminal)
         (project / "go").touch()
         await terminal.shows(ANSWER)
         self.turns = 1
         self.seen.add("idle_or_busy")
         return await at.session("attached", "idle", self.turns)
-
-    async def _words_wait(self, terminal: TmuxTerminal) -> None:
-        """The harness has them before the command is over: otherwise they begin another answer."""
-        if shown := WAITING_WORDS.get(self._harness):
-            await terminal.shows(shown)
-            return
-        transcripts = list(self._at.home.home.glob(".claude/projects/*/*.jsonl"))
-        await eventually(
-            lambda: any('"enqueue"' in each.read_text() for each in transcripts), "they do not wait", timeout=BOUND
-        )
 
     async def at_a_mode(self, terminal: TmuxTerminal) -> None:
         await choose_mode(self._harness, terminal)
