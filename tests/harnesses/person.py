@@ -104,7 +104,13 @@ def put_on_path(home: HarnessHome, root: Path) -> None:
 
 
 async def person(
-    stack: AsyncExitStack, harness: str, root: Path, *, home_of: HarnessHomeFactory | None = None, attach: bool = True
+    stack: AsyncExitStack,
+    harness: str,
+    root: Path,
+    *,
+    home_of: HarnessHomeFactory | None = None,
+    installed: bool = True,
+    attach: bool = True,
 ) -> Person:
     """Who lets Tieline read along, or not yet. The harness is on PATH by its own name."""
     home = await stack.enter_async_context((home_of or HOMES[harness])(root, BINARIES))
@@ -112,8 +118,9 @@ async def person(
     config = Path(config_path(home.env))
     config.parent.mkdir(parents=True)
     config.write_text("[hub]\nport = 0\n")
-    status, output = await run(home.env, root, "install", harness, *(["--attach"] if attach else []), "--yes")
-    assert status == 0, output
+    if installed:
+        status, output = await run(home.env, root, "install", harness, *(["--attach"] if attach else []), "--yes")
+        assert status == 0, output
     stack.push_async_callback(run, home.env, root, "down")
     status, output = await run(home.env, root, "up")
     assert status == 0, output

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -136,6 +136,22 @@ class ManagedFile:
     """For people: `MCP server`, `hooks`, `instructions` …"""
 
 
+@dataclass(frozen=True, slots=True)
+class OpenTerminal:
+    """A terminal of a harness that was opened before what is installed or removed now."""
+
+    key: str
+    """Its `process_key`."""
+    cwd: str
+    problem: str = ""
+    """Why it has to be started again for that. Empty: it can be told to load it."""
+    told: bool = False
+
+    @property
+    def pid(self) -> int:
+        return int(self.key.partition("-")[0])
+
+
 class Harness:
     """One integration. A subclass says what is different about its harness."""
 
@@ -167,6 +183,14 @@ class Harness:
     def notes(self, options: InstallOptions) -> list[str]:
         """What the person has to do, or to know, after the installation."""
         return []
+
+    def open_terminals(self, options: InstallOptions, *, installing: bool) -> list[OpenTerminal]:
+        """Those of this user that do not notice by themselves what is installed, or removed, now."""
+        return []
+
+    def reload(self, options: InstallOptions, terminals: Sequence[OpenTerminal]) -> list[OpenTerminal]:
+        """Tell these to load it, as far as that is safe."""
+        return list(terminals)
 
     def trusts(self, folder: Path, env: Mapping[str, str]) -> bool:
         """Whether it starts MCP servers there. Some do so only in folders that the person has called safe."""

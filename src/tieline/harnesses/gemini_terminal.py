@@ -3,8 +3,6 @@ permission prompt is shown and a turn is over. Gemini takes nothing from elsewhe
 the terminal, and shown as long as it is asked."""
 
 import asyncio
-import os
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 from ..drivers.acp.permissions import permission_ask
 from ..drivers.acp.tools import AcpToolCall
+from ..processes.process_details import began_at
 from ..processes.process_table import descendants, process_info
 from ..sessions.attached_session import AttachedSession
 from .acp_hooked_terminal import HookedTerminal, HookNote
@@ -95,10 +94,8 @@ def _is_about(details: Mapping[str, Any], tool: AcpToolCall, cwd: str) -> bool:
 
 def _has_begun(process: int, since: float) -> bool:
     """Whether something runs below a process that began after that time. Only where there is a /proc."""
-    booted_at = time.time() - time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-    ticks = os.sysconf("SC_CLK_TCK")
     below = map(process_info, descendants(process) if process else ())
-    return any(each is not None and booted_at + (each.start + 1) / ticks > since for each in below)
+    return any(each is not None and began_at(each.start + 1) > since for each in below)
 
 
 def _commands_below(process: int) -> list[str]:

@@ -1,8 +1,10 @@
 """OpenCode: MCP server, a plugin that connects its sessions to the hub, instructions in AGENTS.md, a slash command."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..processes.process_table import all_processes
 from .base import (
     KEY_VARIABLE,
     SERVER,
@@ -11,6 +13,7 @@ from .base import (
     Harness,
     InstallOptions,
     ManagedFile,
+    OpenTerminal,
     TerminalEvents,
     http_headers,
     is_ours,
@@ -21,10 +24,12 @@ from .editors.json_entries import JsonEntries
 from .editors.marked_block import MarkedBlock
 from .editors.whole_file import WholeFile
 from .instructions import COMMAND, PROTOCOL
+from .opencode_open_terminals import open_terminals, reload
 from .plugin_file import plugin_text
 
 TOOL_TIMEOUT_MS = 330_000
 """Longer than the longest wait of a tool of ours."""
+PLUGIN = "plugins/tieline.js"
 
 
 class OpenCodeIntegration(Harness):
@@ -75,10 +80,24 @@ class OpenCodeIntegration(Harness):
         plugin = WholeFile(self.name, plugin_text("opencode_plugin.js", options))
         return [
             ManagedFile(config, JsonEntries({"mcp": {SERVER: _server(options)}}, is_ours), "MCP server"),
-            ManagedFile(folder / "plugins/tieline.js", plugin, "plugin"),
+            ManagedFile(folder / PLUGIN, plugin, "plugin"),
             ManagedFile(memory, MarkedBlock(self.name, PROTOCOL), "instructions"),
             ManagedFile(folder / "commands/tieline.md", WholeFile(self.name, COMMAND), "command /tieline"),
         ]
+
+    def notes(self, options: InstallOptions) -> list[str]:
+        return [] if all_processes() else ["Terminals of OpenCode that are open already have to be started again."]
+
+    def open_terminals(self, options: InstallOptions, *, installing: bool) -> list[OpenTerminal]:
+        return open_terminals(options, *self._loaded(options), installing=installing)
+
+    def reload(self, options: InstallOptions, terminals: Sequence[OpenTerminal]) -> list[OpenTerminal]:
+        return [reload(options, *self._loaded(options), each) for each in terminals]
+
+    def _loaded(self, options: InstallOptions) -> tuple[Path, Path]:
+        """The folder of its configuration, and our plugin."""
+        config, folder, _ = self._places(options)
+        return config.parent, folder / PLUGIN
 
     def _places(self, options: InstallOptions) -> tuple[Path, Path, Path]:
         """The file of its configuration, the folder of plugins and commands, its instructions."""

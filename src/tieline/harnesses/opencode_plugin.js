@@ -6,6 +6,7 @@
 
 import { execFileSync } from "node:child_process"
 import { existsSync, readFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
 import { hubLink } from "./hub_link.js"
 
 const SOCKET = "@socket@" // of the hub; empty: the hub is on another machine
@@ -418,5 +419,7 @@ export const Tieline = async ({ client, directory }) => {
         if (tool.startsWith("tieline_")) args.session_id = await root(sessionID)
       }),
     "experimental.session.compacting": (_, { context }) => quietly(() => context.push(REMEMBER)),
+    // OpenCode reads its configuration anew: then the next one of us takes over, or there is none any more.
+    dispose: () => quietly(() => existsSync(fileURLToPath(import.meta.url)) || hub.end()),
   }
 }

@@ -16,7 +16,7 @@ from ...config import Config
 from ...errors import TielineError, UsageError
 from ...harnesses import installer, registry
 from ...harnesses.attach_consent import ConsentUnreadable, agree, read_consent, withdraw
-from ...harnesses.base import Detection, Harness, InstallOptions, Transport
+from ...harnesses.base import Detection, Harness, InstallOptions, OpenTerminal, Transport
 from ...harnesses.installer import FileChange, FileState
 from ..errors import FAILED, print_error
 from ..terminal.formatting import print_json, short_path
@@ -32,12 +32,24 @@ class HarnessFileChange(Struct, frozen=True, kw_only=True):
     action: str
 
 
+class OpenTerminalChange(Struct, frozen=True, kw_only=True):
+    """A terminal that was open before and does not notice the change by itself."""
+
+    pid: int
+    cwd: str
+    told: bool = False
+    """Whether it was told to load what is installed, or to drop what is removed."""
+    problem: str = ""
+    """Why it has to be started again for that."""
+
+
 class HarnessChange(Struct, frozen=True, kw_only=True):
     """One harness, as `tieline install --json` tells it."""
 
     harness: str
     changes: tuple[HarnessFileChange, ...] = ()
     applied: bool = False
+    terminals: tuple[OpenTerminalChange, ...] = ()
     notes: tuple[str, ...] = ()
     problem: str = ""
 
@@ -77,8 +89,13 @@ class InstallRequest(Struct, frozen=True, kw_only=True):
 class HarnessPlan:
     harness: Harness
     changes: list[FileChange]
+    terminals: Sequence[OpenTerminal] = ()
     applied: bool = False
     problem: str = ""
+
+    @property
+    def does_something(self) -> bool:
+        return bool(self.changes) or any(not each.problem for each in self.terminals)
 
 
 # --- installing ----------------------------------------------------------------------------------------------------
@@ -101,19 +118,22 @@ def _change(request: InstallRequest, *, installing: bool) -> int:
         known = ", ".join(name for name in registry.names() if registry.create(name).attach_terms is not None)
         raise UsageError("none of these can be read along", field="attach", hint=f"It works for {known}.")
     if not request.json:
-        _show(plans, diff=request.dry_run)
+        _show(plans, installing=installing, diff=request.dry_run)
         for name in attaching:
             print(clean(agreement(name)))
-    if not request.dry_run and (attaching or any(plan.changes for plan in plans)):
+    shown = plans
+    if not request.dry_run and (attaching or any(plan.does_something for plan in plans)):
         asked = attaching or not request.names
         if asked and not request.yes and not _agreed(installing):
             return FAILED
         plans = _apply_all(plans, options, installing)
         _record_consent(plans, attaching, config.environ, installing=installing)
+        plans = [_with_terminals_told(plan, options) for plan in plans]
     if request.json:
         print_json([_told(plan, options, installing) for plan in plans])
     else:
-        _report([_told(plan, options, installing) for plan in plans], installing=installing, dry_run=request.dry_run)
+        told = [_told(plan, options, installing) for plan in plans]
+        _report(told, shown, installing=installing, dry_run=request.dry_run)
     return FAILED if any(plan.problem for plan in plans) else 0
 
 
@@ -147,9 +167,17 @@ def _plan(harness: Harness, options: InstallOptions, installing: bool) -> Harnes
     options = _with_consent(harness, options)
     try:
         plan = installer.plan_install if installing else installer.plan_uninstall
-        return HarnessPlan(harness, plan(harness, options))
+        changes = plan(harness, options)
+        concerned = installing or any(change.new is None for change in changes)
+        terminals = harness.open_terminals(options, installing=installing) if concerned else []
+        return HarnessPlan(harness, changes, terminals)
     except TielineError as error:
         return HarnessPlan(harness, [], problem=str(error))
+
+
+def _with_terminals_told(plan: HarnessPlan, options: InstallOptions) -> HarnessPlan:
+    """After the consent is written: what a terminal reports is judged by it."""
+    return plan if plan.problem else replace(plan, terminals=plan.harness.reload(options, plan.terminals))
 
 
 def _apply_all(plans: Sequence[HarnessPlan], options: InstallOptions, installing: bool) -> list[HarnessPlan]:
@@ -179,6 +207,10 @@ def _told(plan: HarnessPlan, options: InstallOptions, installing: bool) -> Harne
         harness=plan.harness.name,
         changes=tuple(HarnessFileChange(path=each.path, what=each.what, action=each.action) for each in plan.changes),
         applied=plan.applied,
+        terminals=tuple(
+            OpenTerminalChange(pid=each.pid, cwd=each.cwd, told=each.told, problem=each.problem)
+            for each in plan.terminals
+        ),
         notes=tuple(plan.harness.notes(options)) if installing and not plan.problem else (),
         problem=plan.problem,
     )
@@ -227,7 +259,7 @@ def _chosen(names: Sequence[str], options: InstallOptions, *, installing: bool) 
     return [harness for harness in every if any(each.state != "missing" for each in _states(harness, options))]
 
 
-def _show(plans: Sequence[HarnessPlan], *, diff: bool) -> None:
+def _show(plans: Sequence[HarnessPlan], *, installing: bool, diff: bool) -> None:
     rows = [
         (plan.harness.name, change.action, change.what, short_path(change.path))
         for plan in plans
@@ -239,6 +271,22 @@ def _show(plans: Sequence[HarnessPlan], *, diff: bool) -> None:
         for plan in plans:
             for change in plan.changes:
                 print(clean(_diff(change)))
+    for plan in plans:
+        _show_terminals(plan, installing=installing)
+
+
+def _show_terminals(plan: HarnessPlan, *, installing: bool) -> None:
+    if able := sum(not each.problem for each in plan.terminals):
+        them = "1 open terminal" if able == 1 else f"{able} open terminals"
+        verb = ("load" if installing else "drop") + ("s" if able == 1 else "")
+        print(f"{plan.harness.name}: {them} {verb} it at once")
+    for each in plan.terminals:
+        if each.problem:
+            print(_start_again(plan.harness.name, each.pid, each.cwd, each.problem))
+
+
+def _start_again(harness: str, pid: int, cwd: str, problem: str) -> str:
+    return clean(f"{harness}: the terminal in {short_path(cwd)} (process {pid}) has to be started again: {problem}.")
 
 
 def _diff(change: FileChange) -> str:
@@ -255,13 +303,15 @@ def _agreed(installing: bool) -> bool:
     return reply.strip().lower() in ("y", "yes")
 
 
-def _report(told: Sequence[HarnessChange], *, installing: bool, dry_run: bool) -> None:
+def _report(told: Sequence[HarnessChange], shown: Sequence[HarnessPlan], *, installing: bool, dry_run: bool) -> None:
+    """`shown`: what its person has been told would be done."""
     if not told:
         print(
             "No harness was found here. `tieline harnesses` shows which ones are known."
             if installing
             else "Nothing is installed."
         )
+    known = {each.pid for plan in shown for each in plan.terminals if each.problem}
     for each in told:
         if each.problem:
             print_error(f"tieline: {each.harness}: {each.problem}")
@@ -271,6 +321,9 @@ def _report(told: Sequence[HarnessChange], *, installing: bool, dry_run: bool) -
             print(f"{each.harness}: {'installed' if installing else 'removed'}")
         else:
             print(f"{each.harness}: {'is installed already' if installing else 'is not installed'}")
+        for terminal in each.terminals:
+            if terminal.problem and terminal.pid not in known:
+                print(_start_again(each.harness, terminal.pid, terminal.cwd, terminal.problem))
         for note in each.notes:
             print(f"  {clean(note)}")
 
