@@ -122,6 +122,13 @@ def test_the_plugin_knows_the_session_that_a_terminal_was_opened_with(
     assert in_node(tmp_path, RESUMED, *options.split()) == session
 
 
+@pytest.mark.parametrize(("options", "session"), [("--session ses_old", ["ses_old"]), ("--continue", [])])
+def test_loaded_by_a_terminal_that_was_open_before_it_takes_no_other_ones_session(
+    options: str, session: list[str], tmp_path: Path
+) -> None:
+    assert in_node(tmp_path, f"process.uptime = () => 3600\n{RESUMED}", *options.split()) == session
+
+
 def test_the_plugin_says_which_session_calls_and_what_a_summary_is_to_keep(tmp_path: Path) -> None:
     said = in_node(tmp_path, PROBE)
     assert said["calls"] == [{"name": "x", "session_id": "ses_own"}, {"session_id": "ses_own"}, {"command": "ls"}]

@@ -13,6 +13,7 @@ const SOCKET = "@socket@" // of the hub; empty: the hub is on another machine
 const READ_AGAIN_MS = 1000
 const TELL_MS = 600000 // of many long histories each part waits for its turn; a hub that ends is noticed at once
 const ARRIVE_MS = 15000
+const STARTS_S = 120 // loaded later than that: the latest session may be another terminal's by now
 const MAX_SESSIONS = 50
 const MAX_KNOWN = 2000
 const LATEST = 10 // messages
@@ -106,7 +107,7 @@ export const Tieline = async ({ client, directory }) => {
     if (words[0] === "run" || words.includes("--fork")) return
     const named = words.findIndex((word) => /^(-s|--session)(=|$)/.test(word))
     if (named >= 0) await update(words[named].split("=")[1] ?? words[named + 1], "idle")
-    else if (words.includes("-c") || words.includes("--continue")) {
+    else if ((words.includes("-c") || words.includes("--continue")) && process.uptime() < STARTS_S) {
       const { data } = await client.session.list()
       const [latest] = data.filter(({ parentID }) => !parentID).sort((a, b) => b.time.updated - a.time.updated)
       if (latest) await update(latest.id, "idle")
