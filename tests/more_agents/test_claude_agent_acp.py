@@ -1,5 +1,6 @@
 """Claude Code over ACP (claude-agent-acp) against the contract, all policies and the matrix of asks."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.drivers.hostile_repository import (
 
 from tieline.api import open_session
 from tieline.drivers.acp import driver as acp
+from tieline.drivers.acp.claude_program import claude_program
 from tieline.errors import UsageError
 from tieline.events import Ask, Init, ToolResult, Warning
 from tieline.policy import Policy
@@ -139,6 +141,29 @@ async def test_a_repositorys_settings_run_nothing_where_commands_are_not_allowed
         assert ".claude/settings.json, .claude/settings.local.json, .mcp.json. If you trust it: trust_repo" in told
     assert WORDS in heard, "its instructions are text"
     assert "A secret of the place." not in heard, "what a repository denies holds"
+
+
+async def test_each_start_of_claude_code_leaves_the_repositorys_settings_out(tmp_path: Path) -> None:
+    """Also those outside of a session, which ask who is signed in: cut off there, Claude Code would run the
+    repository's `SessionEnd` hooks."""
+    hostile = HostileRepository(tmp_path / "place", tmp_path)
+    hostile.write(".claude/settings.json", settings(hostile))
+    starts = tmp_path / "starts"
+    async with ClaudeAgentAcpRig(tmp_path / "home", MORE) as rig:
+        real = shlex.join(claude_program(rig.driver.program.command, rig.options["env"]))
+        recorder = tmp_path / "recorder"
+        recorder.write_text(f'#!/bin/sh\necho "$@" >> {starts}\nexec {real} "$@"\n')
+        recorder.chmod(0o755)
+        rig.play([Say("Done.")])
+        env = {**rig.options["env"], "CLAUDE_CODE_EXECUTABLE": str(recorder)}
+        options: dict[str, Any] = {**rig.options, "env": env}
+        async with open_session(rig.driver, cwd=hostile.place, **options) as session:
+            assert done(await collect(session.turn("go"))).status == "success"
+    told = starts.read_text().splitlines()
+    assert any("auth status" in line for line in told), "it asks who is signed in"
+    assert any("stream-json" in line for line in told), "and works"
+    assert [line for line in told if not line.startswith("--setting-sources user ")] == []
+    assert hostile.ran == set()
 
 
 class TestClaudeAgentAcpAlone(OnAgentsOfTheirOwn):

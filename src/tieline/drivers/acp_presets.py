@@ -27,6 +27,7 @@ class RepositorySettings(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = {}  # variables with which it reads none of them
     files: Mapping[str, str] = {}  # variables that name files of ours for that → their content
     session_meta: Mapping[str, Any] = {}  # what takes the place of the preset's `session_meta` for that
+    claude_program: bool = False  # it starts Claude Code outside of its sessions too; see `claude_without_repository`
     denials: tuple[str, ...] = ()  # where in it the tools go that the repository denies, which takes nothing
     hides: tuple[str, ...] = ()  # an administrator's files whose place ours take
     # What it leaves out together with them, and is told by us: the first of these that is there.
@@ -380,6 +381,7 @@ PRESETS: dict[str, Preset] = {
         repository=RepositorySettings(
             names=claude_project.PROJECT_SETTINGS,
             session_meta={"claudeCode": {"options": {**_CLAUDE_OPTIONS, "settingSources": ("user",)}}},
+            claude_program=True,
             denials=("claudeCode", "options", "disallowedTools"),
             instructions=claude_project.INSTRUCTIONS,
         ),

@@ -11,11 +11,14 @@ from ...policy import CAPABILITIES, Capability, Enforcement, Level, Means, Polic
 from ..acp_presets import Preset
 from ..base import McpServer, Spec
 from ..repository_settings import repository_folders
+from .claude_program import ENV as CLAUDE_ENV
+from .claude_program import claude_without_repository
 
 RULES_FILE = "tieline-rules.toml"
 MCP_FILE = "tieline-mcp.json"
 SETTINGS_FILE = "tieline-settings.json"
 FILTER_FILE = "tieline-codex.cjs"
+CLAUDE_FILE = "tieline-claude"
 CODEX_FEATURES = {
     "features": {"default_mode_request_user_input": True},  # or it asks questions in its plan mode only
     "tools": {"update_plan": {"enabled": True}},  # or it depends on the model whether there are plans
@@ -61,6 +64,10 @@ def launch_command(
         for variable, content in preset.repository.files.items():
             env[variable] = path = str(Path(directory, f"{variable.lower()}.json"))
             files[path] = content
+        if preset.repository.claude_program:
+            path = str(Path(directory, CLAUDE_FILE))
+            files[path] = claude_without_repository(command or preset.command, env)
+            env[CLAUDE_ENV] = path
     if spec.model:
         argv += [part.format(spec.model) for part in preset.model_args]
     if preset.control == "gemini-rules":
