@@ -1,7 +1,7 @@
 """The way into a harness through a plugin, without a harness: the test is the plugin."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
@@ -21,6 +21,15 @@ SESSION = HarnessSession(harness="test", session="s-1", cwd="/home/me/shop", act
 class TestReach(PluginReach):
     __test__ = False
     harness = "test"
+
+    def __init__(self, env: Mapping[str, str], *, ending_s: float, refresh_s: float) -> None:
+        super().__init__(env, ending_s=ending_s, refresh_s=refresh_s)
+        self.looks: asyncio.Queue[tuple[set[str], set[int]]] = asyncio.Queue()
+        self.whole = True
+
+    async def on_first_look(self, sessions: Collection[str], heard: Collection[int]) -> bool:
+        self.looks.put_nowait((set(sessions), set(heard)))
+        return self.whole
 
 
 class Told:
@@ -91,6 +100,29 @@ async def test_a_plugin_that_comes_back_at_once_has_not_ended() -> None:
             assert not reach.report(PluginReport(link=link.id)), "a link that is over"
             report(reach, again)
             assert {(await told.next())[1].session for _ in range(2)} == {"s-1", "s-2"}
+
+
+async def test_it_is_looked_again_until_every_plugin_that_runs_has_told_what_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plugin_reach, "FIRST_LOOK_S", 0.05)
+    async with opened(Told()) as reach:
+        reach.whole = False
+        assert await within(reach.looks.get()) == (set(), set())
+        with reach.connect(7) as link:
+            while reach.looks.qsize():
+                reach.looks.get_nowait()
+            assert await within(reach.looks.get()) == (set(), set()), "it is there, and has told nothing yet"
+            report(reach, link, ("s-1", "idle"))
+            while (look := await within(reach.looks.get())) == (set(), set()):
+                pass
+            assert look == ({"s-1"}, {7})
+            reach.whole = True
+            await within(reach.looks.get())
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    while True:
+                        await reach.looks.get()
 
 
 async def test_what_could_not_be_told_is_told_again_and_the_living_are_told_now_and_then() -> None:

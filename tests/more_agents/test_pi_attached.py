@@ -1,5 +1,8 @@
 """A person's Pi in a real terminal, read along by its extension, prompted, steered and interrupted from elsewhere."""
 
+import os
+import signal
+import time
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
@@ -10,6 +13,8 @@ from tests.harnesses.person import Person, person
 from tests.harnesses.test_terminal_events import hold_to_the_table
 
 from tieline.events import Done, Error, Event, Init, Status, Text, ToolResult, ToolUse, TurnStarted
+from tieline.mesh.plugin_reach import FIRST_LOOK_S
+from tieline.processes.process_table import running_process
 from tieline.script import Run, Say
 from tieline.sessions.attached_session import SAID
 from tieline.testing.harness_terminals import HarnessHome, pi_home
@@ -105,8 +110,13 @@ async def test_each_event_once_when_the_hub_dies_and_the_terminal_after_it(tmp_p
         await terminal.submit("the first")
         await eventually((at.home.project / "begun").exists, "its tool does not run", timeout=BOUND)
         await at.session("attached", "working", 0)
+        process = running_process((await at.session("attached", "working", 0)).process)
         await at.kill_hub()
+        os.kill(process, signal.SIGTTOU)  # it is slower than the hub's first look; tmux undoes a SIGSTOP
         await at.start_hub()
+        started = time.monotonic()
+        await eventually(lambda: time.monotonic() - started > FIRST_LOOK_S + 1, "no time passes")
+        os.kill(process, signal.SIGCONT)
         (at.home.project / "go").touch()
         await terminal.shows("The first has ended.")
         assert kinds(await turn(at, 1)) == ["TurnStarted", "Init", "ToolUse", "ToolResult", "Text", "Done"]

@@ -1,6 +1,7 @@
 """A session of a terminal in our records: each event once, the first answer wins, prompts wait until it is idle."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -273,6 +274,34 @@ async def test_a_terminal_that_ended_while_we_were_away_is_closed(tmp_path: Path
             "interrupted", error=GONE, native_id=NATIVE
         )
         assert [prompt.id for prompt in manager.prompts.waiting(id)] == ["p1"]
+
+
+async def test_a_terminal_whose_process_still_runs_is_waited_for_until_it_has_told(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec("sleep", "600")
+    try:
+        for ends in (False, True):
+            folder = tmp_path / str(ends)
+            folder.mkdir()
+            async with manager_in(folder) as manager:
+                terminal = RecordingTerminal()
+                terminal.process = process.pid
+                session = await attached(manager, folder, terminal)
+                tell(session, *TURN[:2])
+                await session.flush()
+                id = session.record.id
+            async with manager_in(folder) as manager:
+                attacher = Attacher(manager, CurrentConsent({"HOME": str(folder)}))
+                assert not await attacher.only("codex", (), {os.getpid()})
+                assert manager.get(id).status == "working", "it may be slow, or stopped"
+                if ends:
+                    process.kill()
+                    await process.wait()
+                assert await attacher.only("codex", (), () if ends else {process.pid})
+                assert (manager.get(id).status, manager.get(id).process) == ("closed", "")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def test_what_a_terminal_does_not_take_is_refused(tmp_path: Path) -> None:

@@ -95,9 +95,8 @@ class AttachedPluginReach(PluginReach):
     async def on_end(self, session: str) -> None:
         await self._detach(session)
 
-    async def on_first_look(self, sessions: Collection[str]) -> None:
-        if self.attacher is not None:
-            await self.attacher.only(self.harness, sessions)
+    async def on_first_look(self, sessions: Collection[str], heard: Collection[int]) -> bool:
+        return self.attacher is None or await self.attacher.only(self.harness, sessions, heard)
 
     async def events(self, told: PluginEvents) -> bool:
         terminal, _ = self._terminals.get(told.session, (None, None))

@@ -456,7 +456,7 @@ class CodexReach:
                     session = self._told.pop(id, None) or HarnessSession(harness=self.harness, session=id)
                     await self._report(observer.ended(session))
 
-    async def _report(self, told: Awaitable[None]) -> bool:
+    async def _report(self, told: Awaitable[object]) -> bool:
         try:
             await told
         except Exception:

@@ -33,7 +33,7 @@ ENDING_S = 2.0
 REFRESH_S = 60.0
 """How often an unchanged session is reported again: it is alive."""
 FIRST_LOOK_S = 4.0
-"""After a start of ours; plugins look for us every 2 seconds at least."""
+"""After a start of ours, and again; plugins look for us every 2 seconds at least."""
 HAND_OVER_S = 15.0
 MAX_LINKS = 100
 MAX_COMMANDS = 100
@@ -57,6 +57,7 @@ class PluginLink:
         self.id = secrets.token_urlsafe(16)
         self.process = process  # that has connected; 0: unknown
         self.commands: asyncio.Queue[PluginCommand] = asyncio.Queue(MAX_COMMANDS)
+        self.reported = False  # what it has
         self.sessions: dict[str, PluginSession] = {}
         self.awaited: dict[str, asyncio.Future[PluginHandedOver]] = {}  # by the id of a text or request
 
@@ -137,8 +138,10 @@ class PluginReach:
 
     async def on_end(self, session: str) -> None: ...
 
-    async def on_first_look(self, sessions: Collection[str]) -> None:
-        """Every plugin that was there before us has had the time to come: these are all that run."""
+    async def on_first_look(self, sessions: Collection[str], heard: Collection[int]) -> bool:
+        """Every plugin that was there before us has had the time to come, if its machine was not too busy for it:
+        these run, as the plugins in these processes have told. False: look again."""
+        return True
 
     async def events(self, told: PluginEvents) -> bool:
         """Whether anybody wants to know (any more)."""
@@ -170,7 +173,7 @@ class PluginReach:
         link = self._links.get(report.link)
         if link is None:
             return False
-        link.sessions = {session.id: session for session in report.sessions}
+        link.sessions, link.reported = {session.id: session for session in report.sessions}, True
         self._changed.set()
         return True
 
@@ -226,16 +229,17 @@ class PluginReach:
                     await self._report(observer.ended(self._told.pop(id)))
                     await self._report(self.on_end(id))
             if first_look_at is not None and now >= first_look_at:
-                first_look_at = None
-                await self._report(self.on_first_look(present))
+                heard = {link.process for link in self._links.values() if link.reported}
+                whole = await self._report(self.on_first_look(present, heard))
+                first_look_at = None if whole else now + FIRST_LOOK_S
 
-    async def _report(self, told: Awaitable[None]) -> bool:
+    async def _report(self, told: Awaitable[object]) -> bool:
+        """Whether it could be, and nobody said no."""
         try:
-            await told
+            return await told is not False
         except Exception:
             log.exception("a session of %s could not be reported", self.harness)
             return False
-        return True
 
 
 def _descends(pid: int, above: Collection[int]) -> bool:

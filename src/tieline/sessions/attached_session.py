@@ -38,6 +38,7 @@ from ..events import (
     Usage,
 )
 from ..ids import new_id
+from ..processes.process_table import process_key
 from .ask_decisions import ByRules, deny
 from .event_log import EPHEMERAL, EventLog
 from .pending_asks import PendingAsks
@@ -151,7 +152,14 @@ class AttachedSession:
         self.terminal = terminal
         self._activity = "working" if working else "idle"
         status: SessionStatus = "working" if working else "idle"
-        await self._change(kind="attached", remote=terminal.remote, status=status, problem="", active_at=time.time())
+        await self._change(
+            kind="attached",
+            remote=terminal.remote,
+            process=process_key(terminal.process),
+            status=status,
+            problem="",
+            active_at=time.time(),
+        )
         self.wake()
 
     async def detach(self, reason: str = ENDED) -> None:
@@ -168,7 +176,7 @@ class AttachedSession:
             await self.flush()
         if (prompt := self._prompts.running(self.record.id)) is not None:
             await self._prompts.conclude(prompt, None, reason)
-        await self._change(status="closed", active_at=time.time())
+        await self._change(status="closed", process="", active_at=time.time())
 
     def tell(self, event: Event, cursor: str = "") -> bool:
         """Something happened at the terminal. A turn is told from its TurnStarted to its Done. `cursor` is how far the

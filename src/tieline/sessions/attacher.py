@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Protocol
 
+from ..processes.process_table import running_process
 from .attached_session import AttachedSession, HarnessTerminal
 from .manager import Release, SessionManager
 
@@ -48,8 +49,16 @@ class Attacher:
         """The harness keeps a conversation open that its terminal has left: `release` is called before we resume it."""
         self._manager.releases[harness] = release
 
-    async def only(self, harness: str, native_ids: Collection[str]) -> None:
-        """These run now: all others of the harness that we know of have ended while we did not look."""
+    async def only(self, harness: str, native_ids: Collection[str], heard: Collection[int] | None = None) -> bool:
+        """These run now: all others of the harness that we know of have ended while we did not look. Where `heard`
+        gives the processes that have told what they run, a session of another one that still runs is waited for.
+        Whether none is."""
+        whole = True
         for session in self._manager.attached(harness):
             if session.terminal is None and session.record.native_id not in native_ids:
-                await session.detach(GONE)
+                process = running_process(session.record.process)
+                if heard is not None and process not in (0, *heard):
+                    whole = False
+                else:
+                    await session.detach(GONE)
+        return whole

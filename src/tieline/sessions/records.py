@@ -82,6 +82,7 @@ class SessionRecord(AgentOptions, frozen=True, kw_only=True):
     mode: str = ""  # of an attached one: the mode that its terminal told last, in the harness's own word
     model_unsent: bool = False  # model and effort were changed here: the next prompt brings them to its terminal
     cursor: str = ""  # of an attached one: how far its harness's own history was read
+    process: str = ""  # of an attached one: `process_key` of its terminal's harness; empty: closed, or not known
     adopted_at: int = 0  # where the log stood when we took it over from its terminal
 
     @property
