@@ -233,9 +233,9 @@ async def test_a_turn_is_not_over_while_a_tool_runs_of_which_no_hub_was_told(
         async with reading_in(tmp_path) as reading:
             await reading.is_like("working")
             await eventually(lambda: len(looked) > 3, "nobody looks whether something runs")
-            await terminal.tool()
             terminal.answer("m-1", "I will.", toolCalls=[call(1, "success", {"output": "x"})])
             terminal.answer("m-2", "Done.")
+            await terminal.tool()  # after what is written when it is over: nothing is between both, however busy it is
             await reading.is_like("idle", 1)
             told = await reading.log(id)
             assert [event.text for event in told if isinstance(event, Text)] == ["I will.", "Done."]
