@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal, TypeVar, cast
@@ -73,9 +74,22 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(path: Path, *lines: dict[str, object]) -> None:
-    at = {"timestamp": "2026-11-19T03:07:23.432Z", "sessionId": "s-1"}
+    at = {"timestamp": datetime.now(UTC).isoformat(), "sessionId": "s-1"}
     with path.open("ab") as file:
         file.write(b"".join(msgspec.json.encode({**line, **at}) + b"\n" for line in lines))
+
+
+CALL = {"type": "tool_use", "id": "t-1", "name": "Bash", "input": {"command": "touch x"}}
+ASKED = {"tool_name": "Bash", "tool_input": {"command": "touch x"}}
+
+
+def called(id: str) -> dict[str, object]:
+    return {"type": "assistant", "message": {"id": f"m-{id}", "role": "assistant", "content": [{**CALL, "id": id}]}}
+
+
+def returned(id: str, **more: str) -> dict[str, object]:
+    result = {"type": "tool_result", "tool_use_id": id, "content": "", "is_error": False}
+    return {"type": "user", "message": {"role": "user", "content": [result]}, "uuid": f"u-{id}", **more}
 
 
 @asynccontextmanager
@@ -158,20 +172,40 @@ async def test_a_turn_that_is_over_at_once_denies_nothing(
 ) -> None:
     """Allowed at the terminal; what the call brought is written when the terminal is idle again."""
     monkeypatch.setattr(claude_code_terminal, "QUIET_S", 60.0)
-    call = {"type": "tool_use", "id": "t-1", "name": "Bash", "input": {"command": "touch x"}}
-    result = {"type": "tool_result", "tool_use_id": "t-1", "content": "", "is_error": False}
-    write(path, {"type": "assistant", "message": {"id": "m-2", "role": "assistant", "content": [call]}, "uuid": "a-2"})
+    write(path, called("t-1"))
     idle = 0
 
     def status() -> str:
         nonlocal idle
         idle += hasattr(told, "decided")
         if idle == 10:
-            write(path, {"type": "user", "message": {"role": "user", "content": [result]}, "uuid": "u-2"})
+            write(path, returned("t-1"))
         return "waiting" if idle < 2 else "idle"
 
     async with following(path, told, status, "waiting") as terminal:
-        asked = {"tool_name": "Bash", "tool_input": {"command": "touch x"}}
         async with asyncio.timeout(30):
-            assert not await terminal.answer_prompt(asked), "the hook prints nothing: it was decided there"
+            assert not await terminal.answer_prompt(ASKED), "the hook prints nothing: it was decided there"
+    assert told.decided.result().decision == "allow"
+
+
+async def test_a_call_that_is_written_long_after_its_prompt_settles_it(
+    path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Allowed at the terminal, and the turn is over at once: the transcript of a busy machine had none of it before. A
+    call that was the same and was denied before tells nothing."""
+    monkeypatch.setattr(claude_code_terminal, "CALL_S", 0.05)
+    monkeypatch.setattr(claude_code_terminal, "QUIET_S", 60.0)
+    write(path, called("t-0"), returned("t-0", toolDenialKind="user-rejected"))
+    now = "busy"
+
+    async with following(path, told, lambda: now, "waiting") as terminal:
+        await eventually(lambda: "t-0" in terminal._events.results, "it is not read")  # pyright: ignore[reportPrivateUsage]
+        now = "waiting"
+        deciding = asyncio.create_task(terminal.answer_prompt(ASKED))
+        await eventually(lambda: hasattr(told, "decided"), "it is not asked")
+        now = "idle"
+        terminal.look(now)
+        write(path, called("t-1"), returned("t-1"))
+        async with asyncio.timeout(30):
+            assert not await deciding, "the hook prints nothing: it was decided there"
     assert told.decided.result().decision == "allow"

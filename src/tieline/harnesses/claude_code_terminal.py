@@ -3,6 +3,7 @@ answered by a hook that waits, and prompts go in by its messaging socket."""
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -21,7 +22,7 @@ from ..mesh.push import Unreachable
 from ..policy import Policy
 from ..sessions.attached_session import AT_THE_TERMINAL, AttachedSession, TerminalUnreachable
 from ..sessions.records import Remote
-from .claude_code_transcript import ClaudeCodeTranscriptFile, TranscriptEvents
+from .claude_code_transcript import ClaudeCodeTranscriptFile, TranscriptEvents, digest_of_call
 from .transcript_file import TranscriptCursor, TranscriptFile
 from .transcript_terminal import Quiet, TranscriptTerminal
 
@@ -50,12 +51,20 @@ class _Context(Struct, frozen=True):
     suggestions: "tuple[PermissionUpdate, ...]" = ()
 
 
+class _Wanted(Struct, frozen=True):
+    """A call that is asked about. The hook does not say which one it is."""
+
+    digest: bytes
+    at: float
+
+
 class _Prompt:
     """A permission prompt that the terminal shows."""
 
-    def __init__(self, key: str, tool: str, asking: asyncio.Task[Answer]) -> None:
+    def __init__(self, call: "_Wanted", key: str, tool: str, asking: asyncio.Task[Answer]) -> None:
+        self.call = call
         self.key = key
-        self.tool = tool
+        self.tool = tool  # empty: the transcript does not have it yet, or it is a subagent's
         self.asking = asking
         self.shown = False
         self.gone: Quiet | None = None  # since it is no longer shown
@@ -182,12 +191,13 @@ class ClaudeCodeTerminal(TranscriptTerminal[TranscriptEvents]):
         attached, name, given = self._attached, input.get("tool_name"), cast("dict[str, Any]", input.get("tool_input"))
         if attached is None or not isinstance(name, str) or not isinstance(input.get("tool_input"), dict):
             return ""
-        call = await self._call(name, given)
+        wanted = _Wanted(digest_of_call(name, given), time.time())
+        call = await self._wait_for_call(wanted)
         ask = await self._build_ask(name, given, call, input.get("cwd"))
         self._asked += 1
         key = f"{self._session}-{self._asked}"
         asking = asyncio.create_task(attached.ask(ask, key), name=f"ask-{key}")
-        self._prompts[key] = _Prompt(key, call, asking)
+        self._prompts[key] = _Prompt(wanted, key, call, asking)
         self._changed.set()
         try:
             await asyncio.wait({asking})
@@ -206,28 +216,26 @@ class ClaudeCodeTerminal(TranscriptTerminal[TranscriptEvents]):
             action = msgspec.structs.replace(action, cwd=cwd)
         return msgspec.structs.replace(ask, action=action, remember=(), scopes={})
 
-    async def _call(self, name: str, given: dict[str, Any]) -> str:
-        """Which call it is about, as the transcript has it: the hook does not say. Empty: of a subagent's."""
+    def _find_call(self, wanted: _Wanted) -> str:
+        """As the transcript has it. Empty: it has not."""
+        others = {prompt.tool for prompt in self._prompts.values()}
+        for id, call in self._events.calls.items():
+            is_new = call.ended_at is None or wanted.at <= call.ended_at < math.inf
+            if is_new and call.digest == wanted.digest and id not in others:
+                return id
+        return ""
 
-        def found() -> str:
-            asked = {prompt.tool for prompt in self._prompts.values()}
-            return next(
-                (
-                    id
-                    for id, call in self._events.calls.items()
-                    if id not in asked and (call.get("name"), call.get("input")) == (name, given)
-                ),
-                "",
-            )
-
+    async def _wait_for_call(self, wanted: _Wanted) -> str:
+        """Empty: it is a subagent's, or the transcript is late."""
         while True:
             begun = time.monotonic()
             with suppress(TimeoutError):
                 async with asyncio.timeout(CALL_S), self._read_again:
                     self._changed.set()
-                    await self._read_again.wait_for(lambda: bool(found()))
-            if found() or time.monotonic() - begun < 2 * CALL_S:  # else the machine stood still, and nothing was read
-                return found()
+                    await self._read_again.wait_for(lambda: bool(self._find_call(wanted)))
+            found = self._find_call(wanted)
+            if found or time.monotonic() - begun < 2 * CALL_S:  # else the machine stood still, and nothing was read
+                return found
 
     async def _settle(self, attached: AttachedSession) -> None:
         """What was decided at the terminal: the result of the call tells, or that the prompt is no longer shown."""
@@ -236,6 +244,7 @@ class ClaudeCodeTerminal(TranscriptTerminal[TranscriptEvents]):
         status = await asyncio.to_thread(self._read_status)
         waits = status == "waiting"
         for prompt in list(self._prompts.values()):
+            prompt.tool = prompt.tool or self._find_call(prompt.call)
             if (allowed := self._events.results.get(prompt.tool)) is None:
                 prompt.shown = prompt.shown or waits
                 if waits or not prompt.shown:

@@ -4,6 +4,7 @@
 driver's own normaliser, since the lines hold the messages that the driver gets from Claude Code's output.
 """
 
+import hashlib
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -67,6 +68,11 @@ def message_of(raw: bytes) -> Message | None:
         return None
 
 
+class Call(Struct, frozen=True):
+    digest: bytes  # `digest_of_call`
+    ended_at: float | None = None  # infinite: its line does not say
+
+
 class TranscriptEvents:
     """The events of a transcript's lines, in order: `feed` line by line, from the cursor on."""
 
@@ -75,7 +81,7 @@ class TranscriptEvents:
         self.native_id = native_id
         self.since = since
         self.results: dict[str, bool] = {}  # latest calls, also of turns that are over → whether they were let through
-        self.calls: dict[str, Message] = {}  # calls of this turn without a result
+        self.calls: dict[str, Call] = {}  # the same ones, and those of this turn without a result
         self.turn: TurnStarted | None = None  # the one that is open
         self._cursor = cursor
         self._last = cursor
@@ -143,7 +149,7 @@ class TranscriptEvents:
         events.append(Done(self._outcome, answer, self._problem, tokens, "partial", self.native_id))
         self._normaliser.next_turn()
         self.turn, self._outcome, self._answer, self._problem = None, "success", "", ""
-        self.calls = {}
+        self.calls = {id: call for id, call in self.calls.items() if id in self.results}
         self._cursor = self._last
         return [(event, str(self._cursor) if isinstance(event, Done) else "") for event in events]
 
@@ -194,13 +200,16 @@ class TranscriptEvents:
         for block in _blocks(message):
             match block:
                 case {"type": "tool_use", "id": str(id)}:
-                    self.calls[id] = block
+                    self.calls[id] = Call(digest_of_call(block.get("name"), block.get("input")))
                     self.results.pop(id, None)
                 case {"type": "tool_result", "tool_use_id": str(id)}:
-                    self.calls.pop(id, None)
                     self.results[id] = not _refusal(message)
+                    if call := self.calls.get(id):
+                        self.calls[id] = Call(call.digest, _time(message))
                     if len(self.results) > MAX_RESULTS:
-                        del self.results[next(iter(self.results))]
+                        oldest = next(iter(self.results))
+                        del self.results[oldest]
+                        self.calls.pop(oldest, None)
                 case _:
                     pass
 
@@ -224,6 +233,11 @@ def stream_message(line: Message) -> Message:
             {"id": block.get("tool_use_id"), "non_execution_kind": refusal} for block in _blocks(line)
         ]
     return message
+
+
+def digest_of_call(name: object, input: object) -> bytes:
+    """The same for the same call: an input may be long."""
+    return hashlib.blake2b(msgspec.json.encode((name, input), order="sorted"), digest_size=16).digest()
 
 
 def messages_in(path: Path, ids: Collection[str]) -> set[str]:
