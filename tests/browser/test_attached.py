@@ -23,6 +23,7 @@ from tieline.harnesses.copilot_terminal import CopilotTerminal
 from tieline.harnesses.gemini_terminal import GeminiTerminal
 from tieline.harnesses.pi_terminal import PiTerminal
 from tieline.harnesses.qwen_terminal import QwenTerminal
+from tieline.harnesses.vibe_terminal import VibeTerminal
 from tieline.script import Say
 from tieline.testing.cli_process import Terminal
 from tieline.testing.harness_terminals import HOMES, HarnessHome
@@ -120,7 +121,13 @@ WAYS: Mapping[str, Way] = {
 """The columns of the matrix."""
 
 
-TERMINAL_ONLY = {"copilot": CopilotTerminal, "gemini": GeminiTerminal, "qwen": QwenTerminal, "pi": PiTerminal}
+TERMINAL_ONLY = {
+    "copilot": CopilotTerminal,
+    "gemini": GeminiTerminal,
+    "qwen": QwenTerminal,
+    "pi": PiTerminal,
+    "vibe": VibeTerminal,
+}
 """Harnesses that take an answer at the terminal alone: the tests of each in its terminal have what is shown of them."""
 
 

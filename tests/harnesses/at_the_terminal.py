@@ -17,10 +17,11 @@ QUESTIONS = {
     "gemini": "Allow once",
     "qwen": "Yes, allow once",
     "copilot": "Do you want to",
+    "vibe": "Permission for the",
 }
 """What each shows when it asks for a permission. Pi asks for none, and its model asks nothing."""
 YES = {"claude-code": "Enter", "codex": "y", "opencode": "Enter", "gemini": "Enter", "qwen": "Enter",
-       "copilot": "Enter"}  # fmt: skip
+       "copilot": "Enter", "vibe": "Enter"}  # fmt: skip
 """The key that allows it there."""
 WAITING_WORDS = {
     "codex": "Messages to be submitted after next tool call",
@@ -41,7 +42,7 @@ def asks_for_commands(harness: str, home: HarnessHome) -> None:
             (home.project / "opencode.json").write_bytes(msgspec.json.encode(settings))
         case "gemini":
             home.argv = home.argv[: home.argv.index("--approval-mode")]
-        case "copilot":
+        case "copilot" | "vibe":
             home.argv = home.argv[:1]
         case "pi":  # which compacts no history as short as this one
             settings = {"compaction": {"keepRecentTokens": 1}}
@@ -85,6 +86,7 @@ MODES = {
     "gemini": ("BTab", "auto-accept edits"),
     "qwen": ("BTab", "shift + tab to cycle"),
     "copilot": ("BTab", "Plan ·"),
+    "vibe": ("BTab", "auto approve"),
 }
 """The key or the command for another mode, and what the terminal shows then. Pi has none."""
 MODELS = {
@@ -94,6 +96,7 @@ MODELS = {
     "gemini": "gemini-2.5-pro",
     "qwen": OTHER_MODEL,
     "pi": "another",
+    "vibe": "another",
 }
 """The model that `choose_model` chooses. Copilot has no other without an account."""
 COMPACT = {
@@ -104,6 +107,7 @@ COMPACT = {
     "qwen": ("/compress", "history compressed from"),
     "pi": ("/compact", "Compacted"),
     "copilot": ("/compact", "Compaction completed"),
+    "vibe": ("/compact", "Compaction completed"),
 }
 """The command, and what the terminal shows when it is over."""
 
@@ -147,6 +151,14 @@ async def choose_model(harness: str, terminal: TmuxTerminal) -> None:
         case "pi":
             await terminal.submit("/model scripted/another")
             await terminal.shows("Model: another")
+        case "vibe":
+            await terminal.submit("/model")
+            await terminal.shows("another")
+            await terminal.key("Down", "Enter")
+            await terminal.answer("Select Thinking Level", "Enter")
+            await terminal.submit("/model")  # it says nothing when it is chosen
+            await terminal.shows("› another")
+            await terminal.answer("Select Model", "Escape")
         case "gemini":
             await terminal.submit("/model set gemini-2.5-pro")
             await terminal.shows("Model set to gemini-2.5-pro")

@@ -38,7 +38,7 @@ from tieline.testing.wait_for import eventually
 
 ATTACHED = [name for name in registry.names() if registry.create(name).attach_terms is not None]
 TERMINALS: dict[str, HarnessHomeFactory] = {**HOMES, "qwen": qwen_home}
-ELSEWHERE = {"copilot", "pi"}
+ELSEWHERE = {"copilot", "pi", "vibe"}
 """Those that `make test-agents` holds to it."""
 PROMPT, ANSWER, WORDS = "the first", "The first has ended.", "words in between"
 UNTIL = "until test -e go; do sleep 0.1; done"

@@ -37,6 +37,7 @@ REACHES: Mapping[str, str] = {
     "gemini": "gemini_reach:GeminiReach",
     "copilot": "copilot_reach:CopilotReach",
     "qwen": "qwen_reach:QwenReach",
+    "vibe": "vibe_reach:VibeReach",
     "pi": "pi_reach:PiReach",
 }
 """Harness → the module and class of the live way into its sessions, made with the environment."""

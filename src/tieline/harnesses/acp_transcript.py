@@ -1,9 +1,9 @@
 """Events from transcripts whose lines say what ACP's updates say, made by the ACP driver's normaliser.
 
-For Gemini CLI, Qwen Code and Copilot CLI: each has a subclass of `AcpTranscriptEvents` that knows its lines.
+For Gemini CLI, Qwen Code, Copilot CLI and Vibe: each has a subclass of `AcpTranscriptEvents` that knows its lines.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Literal, cast
 
@@ -140,12 +140,15 @@ class AcpTranscriptEvents:
         self._made.clear()
         return made
 
-    def _open_call(self, id: str, name: str, arguments: Message, kind: str) -> AcpToolCall:
+    def _open_call(
+        self, id: str, name: str, arguments: Message, kind: str, content: Sequence[Message] = ()
+    ) -> AcpToolCall:
+        """`content`: of an edit whose input is not the change itself, what it changes."""
         self._answered = False
         meta: Message = {}
         for step in reversed(self.preset.traits.name_path):
             meta = {step: meta or name}
-        fields = {**meta, "toolCallId": id, "title": name, "kind": kind, "rawInput": arguments}
+        fields = {**meta, "toolCallId": id, "title": name, "kind": kind, "rawInput": arguments, "content": content}
         self.open_calls[id] = tool = self._normaliser.permission_requested({"toolCall": fields})
         return tool
 

@@ -6,10 +6,12 @@ from typing import Any
 from .base import (
     KEY_VARIABLE,
     SERVER,
+    AttachTerms,
     Capabilities,
     Harness,
     InstallOptions,
     ManagedFile,
+    TerminalEvents,
     hook_command,
     is_our_handler,
     is_our_server,
@@ -28,6 +30,31 @@ TOOL_TIMEOUT_S = 330.0
 class Vibe(Harness):
     name = "vibe"
     display_name = "Mistral Vibe"
+    attach_terms = AttachTerms(
+        reads="the records of its sessions (~/.vibe/logs/session), as they grow",
+        can="watch a session and see what it asks",
+        cannot="prompt, steer or interrupt it, answer its permission prompts and questions",
+        tells=TerminalEvents(
+            session_start="its lease, a file that names its process",
+            session_end="its lease goes, or its process",
+            prompt="record",
+            words_in_a_turn="",
+            text="record, a whole text at a time",
+            text_deltas="",
+            tool_start="record",
+            tool_end="record",
+            permission_ask="record",
+            answer_at_the_terminal="record",
+            question="record",
+            turn_end="record",
+            compaction="record, with the next turn",
+            idle_or_busy="record",
+            model_change="record, with the next turn",
+            mode_change="",
+            usage="record",
+        ),
+    )
+    resume_command = ("vibe", "--resume")
     programs = ("vibe",)
     folders = (".vibe",)
     tested = "3.0.2"

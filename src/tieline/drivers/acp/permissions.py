@@ -68,7 +68,10 @@ def consent_response(request: Fields, answer: Answer | None) -> Fields:
 
 def asked_questions(traits: Traits, request: Fields) -> tuple[Question, ...]:
     """The questions of a request for permission that is none: it asks what to answer."""
-    asked: Any = at_path(request["toolCall"], traits.questions_path) or ()
+    return questions_of(at_path(request["toolCall"], traits.questions_path) or ())
+
+
+def questions_of(asked: Sequence[Fields]) -> tuple[Question, ...]:
     return tuple(_asked_question(str(number), each) for number, each in enumerate(asked))
 
 
