@@ -414,8 +414,13 @@ def test_an_open_turn_is_told_from_its_beginning_and_goes_on(tmp_path: Path) -> 
     assert kinds(again.read()) == ["TurnStarted", "ToolUse"]
     record.write(ran("1", "t1"), ends("t1", "completed", text("b", "t1", "Done.")))
     assert kinds(again.read()) == ["ToolResult", "Text", "Init", "Done"]
+    record.write(delta(entry("c", None, "checkpoint", kind="compaction")), begins("t2"))
+    assert kinds(Reader(record, again.cursor).read()) == ["TurnStarted", "Status"]
+    assert kinds(again.read()) == ["TurnStarted", "Status"]
+    again.file._next = 0  # pyright: ignore[reportPrivateUsage]
+    assert "TurnStarted" not in kinds(again.read()), "the same turn does not begin once more"
     # A terminal that has ended in the midst of a turn: that is told, and not again.
-    assert Reader(record, again.cursor).read() == []
+    assert Reader(record, again.events.cursor).read() == []
 
 
 def test_a_line_that_is_cut_off_comes_later_and_what_is_none_is_left_out(tmp_path: Path) -> None:

@@ -154,13 +154,11 @@ class VibeRecord(TranscriptFile):
             yield from self._ends(turn)
 
     def _begins(self, turn: Message, entries: list[Message]) -> Iterator[Told]:
-        """If it is another turn than the last one. How that ended may not be told any more."""
+        """If it is another turn than the last one. How that ended may not be told any more: then it ends with this."""
         id = text_in(turn, "id")
         if not id or id in self._begun:  # something of an earlier one may come late
             return
         self._begun.add(id)
-        if self._turn != self._ended:
-            yield "end", {"id": self._turn}
         self._turn = id
         said = (
             entry for entry in entries if entry.get("role") == "user" and entry.get("id") == turn.get("inputEntryId")

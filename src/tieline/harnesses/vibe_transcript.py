@@ -88,7 +88,6 @@ class VibeEvents(AcpTranscriptEvents):
         return [*ended, *self._with_cursor(events, line)]
 
     def _feed_end(self, line: TranscriptLine, told: Message) -> TellAfter:
-        self._last = TranscriptCursor(line.start, text_in(told, "id"))
         events = self._with_cursor(self._init(text_in(told, "model")), line)
         outcome = OUTCOMES.get(text_in(told, "status"))
         if outcome == "error":
