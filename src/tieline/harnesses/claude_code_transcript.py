@@ -68,7 +68,7 @@ def message_of(raw: bytes) -> Message | None:
         return None
 
 
-class Call(Struct, frozen=True):
+class TranscriptCall(Struct, frozen=True):
     digest: bytes  # `digest_of_call`
     ended_at: float | None = None  # infinite: its line does not say
 
@@ -81,7 +81,7 @@ class TranscriptEvents:
         self.native_id = native_id
         self.since = since
         self.results: dict[str, bool] = {}  # latest calls, also of turns that are over → whether they were let through
-        self.calls: dict[str, Call] = {}  # the same ones, and those of this turn without a result
+        self.calls: dict[str, TranscriptCall] = {}  # the same ones, and those of this turn without a result
         self.turn: TurnStarted | None = None  # the one that is open
         self._cursor = cursor
         self._last = cursor
@@ -200,12 +200,12 @@ class TranscriptEvents:
         for block in _blocks(message):
             match block:
                 case {"type": "tool_use", "id": str(id)}:
-                    self.calls[id] = Call(digest_of_call(block.get("name"), block.get("input")))
+                    self.calls[id] = TranscriptCall(digest_of_call(block.get("name"), block.get("input")))
                     self.results.pop(id, None)
                 case {"type": "tool_result", "tool_use_id": str(id)}:
                     self.results[id] = not _refusal(message)
                     if call := self.calls.get(id):
-                        self.calls[id] = Call(call.digest, _time(message))
+                        self.calls[id] = TranscriptCall(call.digest, _time(message))
                     if len(self.results) > MAX_RESULTS:
                         oldest = next(iter(self.results))
                         del self.results[oldest]

@@ -170,6 +170,7 @@ def test_terminals_are_read_along_only_when_their_person_agrees(cli: CliProcess,
         "opencode": False,
         "pi": False,
         "qwen": False,
+        "vibe": False,
     }
     status = cli.run("status")
     assert "reads its threads, from the daemon that its terminals share (agreed" in status.stdout
