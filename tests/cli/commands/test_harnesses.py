@@ -177,7 +177,7 @@ def test_terminals_are_read_along_only_when_their_person_agrees(cli: CliProcess,
     cannot = cli.run("install", "generic", "--attach", "--yes")
     assert (
         cannot.returncode == 2
-        and "It works for claude-code, codex, gemini, opencode, copilot, qwen, pi." in cannot.stderr
+        and "It works for claude-code, codex, gemini, opencode, copilot, qwen, pi, vibe." in cannot.stderr
     )
 
     assert "are not read any more" in ok(cli, "attach", "off")
