@@ -33,11 +33,19 @@ def text_of(number: int) -> str:
 
 
 async def repeat_last_turn(harness: str, home: Path, session: str, answer: str, numbers: range) -> None:
-    """Once it is written down, which is a moment after its answer was shown."""
+    """Once it is written down."""
     if harness == "opencode":
         file = home / ".local/share/opencode/opencode.db"
         await eventually(lambda: bool(_repeat_rows(file, numbers)), "the turn is not written down", timeout=WRITTEN_S)
         return
+    file, lines = await last_turn_written(harness, home, answer)
+    with file.open("ab") as end:
+        for copy, number in enumerate(numbers, 1):
+            end.write(_copy(b"".join(lines), session, copy, number, copy * len(lines)))
+
+
+async def last_turn_written(harness: str, home: Path, answer: str) -> tuple[Path, list[bytes]]:
+    """The file and the turn's lines, once they are there: a moment after the answer was shown."""
     pattern, begins, over = FILES[harness]
     (file,) = home.glob(pattern)
 
@@ -50,10 +58,7 @@ async def repeat_last_turn(harness: str, home: Path, session: str, answer: str, 
         "the turn is not written down",
         timeout=WRITTEN_S,
     )
-    lines = last_turn()
-    with file.open("ab") as end:
-        for copy, number in enumerate(numbers, 1):
-            end.write(_copy(b"".join(lines), session, copy, number, copy * len(lines)))
+    return file, last_turn()
 
 
 def _copy(turn: bytes, session: str, copy: int, number: int, ordinal: int) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.harnesses.desk import BOUND, RESUME
-from tests.harnesses.hours_of_work import repeat_last_turn, text_of
+from tests.harnesses.hours_of_work import last_turn_written, repeat_last_turn, text_of
 from tests.harnesses.person import Person, person
 from tests.harnesses.test_attached_goes_on import ARGUMENTS, each_once, ended, prompts
 
@@ -34,6 +34,7 @@ async def test_hours_of_work_without_a_hub_are_told_once_when_it_is_back(harness
         await at.kill_hub()
         await turn(at, terminal, 1)
         if harness == "codex":  # whose daemon has a thread that is open in its memory
+            await last_turn_written(harness, at.home.home, answer_of(1))
             await terminal.hang_up()
             end_daemon(at)
         await repeat_last_turn(harness, at.home.home, session.native_id, answer_of(1), range(2, TURNS))
