@@ -50,7 +50,7 @@ def read(path: Path, *told: Told) -> list[Event]:
         for number, (kind, data) in enumerate(told):
             line = {"type": kind, "id": f"id-{number}", "timestamp": AT, "data": data}
             file.write(msgspec.json.encode(line) + b"\n")
-    events = CopilotEvents("session", "/work", TranscriptCursor())
+    events = CopilotEvents("session", "/project", TranscriptCursor())
     lines, _ = CopilotTranscriptFile(path, TranscriptCursor()).read()
     return [event for line in lines for event, _ in events.feed(line)]
 

@@ -233,6 +233,10 @@ async def test_a_turn_is_not_over_while_a_tool_runs_of_which_no_hub_was_told(
         async with reading_in(tmp_path) as reading:
             await reading.is_like("working")
             await eventually(lambda: len(looked) > 3, "nobody looks whether something runs")
+        before = len(looked)
+        async with reading_in(tmp_path) as reading:  # all of it was told before
+            await eventually(lambda: len(looked) > before + 3, "nobody looks whether something runs still")
+            await reading.is_like("working")
             terminal.answer("m-1", "I will.", toolCalls=[call(1, "success", {"output": "x"})])
             terminal.answer("m-2", "Done.")
             await terminal.tool()  # after what is written when it is over: nothing is between both, however busy it is

@@ -157,7 +157,7 @@ class Reader:
     def __init__(self, record: Record, cursor: str = "", since: float = 0.0) -> None:
         at = TranscriptCursor.parse(cursor)
         self.file = VibeRecord(record.path, at)
-        self.events = VibeEvents(SESSION, "/work", at, since=since)
+        self.events = VibeEvents(SESSION, "/project", at, since=since)
         self.cursor = cursor
 
     def read(self) -> list[Event]:
@@ -213,7 +213,7 @@ def test_a_turn_of_several_model_calls_is_one_and_its_tokens_add_up(tmp_path: Pa
     assert kinds(told) == [
         "TurnStarted", "Init", "Text", "ToolUse", "ToolResult", "Init", "Thinking", "Text", "Init", "Done",
     ]  # fmt: skip
-    assert told[0] == TurnStarted("go", "t") and told[1] == Init("vibe", SESSION, "/work", "scripted")
+    assert told[0] == TurnStarted("go", "t") and told[1] == Init("vibe", SESSION, "/project", "scripted")
     assert isinstance(use := told[3], ToolUse) and (use.name, use.action) == ("bash", Command("ls"))
     assert told[4] == ToolResult("effect-1", "ok", "out\n")
     assert told[6] == Thinking("Hm.", "reasoning-b-0") and told[7] == Text("It is.", "assistant-b-0")
@@ -247,10 +247,10 @@ def test_how_a_call_ends(state: Fields, status: str, output: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "given", "expected"),
     [
-        ("file_system.write_file", {"path": "/work/a", "content": "new\n"}, "+new"),
+        ("file_system.write_file", {"path": "/project/a", "content": "new\n"}, "+new"),
         (
             "file_system.search_replace",
-            {"file_path": "/work/a", "content": [{"old_str": "one\n", "new_str": "two\n"}]},
+            {"file_path": "/project/a", "content": [{"old_str": "one\n", "new_str": "two\n"}]},
             "-one",
         ),
     ],
@@ -258,7 +258,7 @@ def test_how_a_call_ends(state: Fields, status: str, output: str, tmp_path: Path
 def test_an_edit_has_its_diff(name: str, given: Fields, expected: str, tmp_path: Path) -> None:
     told = read(tmp_path, begins("t"), delta(effect("1", "t", name, given, status="running")))
     (use,) = [event for event in told if isinstance(event, ToolUse)]
-    assert isinstance(use.action, Edit) and use.action.paths == ("/work/a",) and expected in use.action.diff
+    assert isinstance(use.action, Edit) and use.action.paths == ("/project/a",) and expected in use.action.diff
 
 
 def test_tools_of_servers_and_subagents(tmp_path: Path) -> None:
@@ -504,7 +504,7 @@ class Leases:
         self.processes: dict[int, ProcessInfo] = {}
         monkeypatch.setattr("tieline.harnesses.vibe_reach.process_info", self.processes.get)
         monkeypatch.setattr("tieline.harnesses.vibe_reach.agent_ancestor", {13: "agent"}.get)
-        monkeypatch.setattr("tieline.harnesses.vibe_reach.directory_of", dict.fromkeys(range(20), "/work").get)
+        monkeypatch.setattr("tieline.harnesses.vibe_reach.directory_of", dict.fromkeys(range(20), "/project").get)
         monkeypatch.setattr("tieline.harnesses.vibe_reach.is_own", lambda pid: pid != 12)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         self.arguments: dict[int, list[str]] = {}
         monkeypatch.setattr("tieline.harnesses.vibe_reach.arguments_of", lambda pid: self.arguments.get(pid, []))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
@@ -523,13 +523,13 @@ class Leases:
     def meta(self, session: str, **more: Any) -> Path:
         folder = self.active.parent / "unified" / session
         folder.mkdir(parents=True)
-        about = {"session_id": session, "environment": {"working_directory": "/work"}, **more}
+        about = {"session_id": session, "environment": {"working_directory": "/project"}, **more}
         (folder / "meta.json").write_bytes(msgspec.json.encode(about))
         return folder
 
     def found(self) -> dict[str, int]:
         sessions = self.reach._find_sessions()  # pyright: ignore[reportPrivateUsage]
-        assert all((known.cwd, known.start) == ("/work", 77) for known in sessions.values())
+        assert all((known.cwd, known.start) == ("/project", 77) for known in sessions.values())
         return {id: known.process for id, known in sessions.items()}
 
 

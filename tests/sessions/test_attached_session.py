@@ -276,6 +276,26 @@ async def test_a_terminal_that_ended_while_we_were_away_is_closed(tmp_path: Path
         assert [prompt.id for prompt in manager.prompts.waiting(id)] == ["p1"]
 
 
+async def test_a_turn_that_began_before_we_came_back_is_at_work_once_its_reader_says_so(tmp_path: Path) -> None:
+    async with manager_in(tmp_path) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        tell(session, *TURN[:2])
+        await session.flush()
+        id = session.record.id
+    async with manager_in(tmp_path) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        assert session.record.id == id
+        tell(session, *TURN[:2])
+        session.activity("working")
+        await eventually(lambda: manager.get(id).status == "working", "it looks idle")
+        tell(session, *TURN[2:])
+        session.activity("idle")
+        await eventually(lambda: manager.get(id).status == "idle", "its turn is not over")
+        session.activity("working")
+        await session.flush()
+        assert manager.get(id).status == "idle", "of the next turn nothing was told"
+
+
 async def test_a_terminal_whose_process_still_runs_is_waited_for_until_it_has_told(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec("sleep", "600")
     try:

@@ -207,6 +207,8 @@ class AttachedSession:
                 if self.record.status == "working" and not self._written.open_turn:  # of the turn nothing was told
                     self._set("idle")
                 self.wake()
+            elif self.record.status == "idle" and self._written.open_turn:  # it began before we were there
+                self._set("working")
 
     async def ask(self, ask: Ask, key: str) -> Answer:
         """The terminal shows a prompt. Returns the decision that counts, from wherever: `by` is AT_THE_TERMINAL when it
