@@ -33,12 +33,21 @@ def read_inside(root: str, path: str, limit: int) -> bytes:
     inner = os.path.relpath(os.path.realpath(os.path.join(base, path)), base)  # noqa: PTH118 (`..` is for realpath)
     if inner == ".." or inner.startswith("../"):
         raise OSError(f"{path} is not inside {root}")
+    return _read(open_file(base, inner), path, limit)
+
+
+def open_file(base: str, inner: str) -> int:
+    """A descriptor of a regular file below a folder, reached without following any link. Raises OSError."""
     folder = open_folder(base, os.path.dirname(inner))  # noqa: PTH120
     try:
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
-        return _read(os.open(os.path.basename(inner), flags, dir_fd=folder), path, limit)  # noqa: PTH119
+        descriptor = os.open(os.path.basename(inner), flags, dir_fd=folder)  # noqa: PTH119
     finally:
         os.close(folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{inner} is not a regular file")
+    return descriptor
 
 
 def open_folder(base: str, inner: str) -> int:

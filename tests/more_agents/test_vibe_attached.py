@@ -9,6 +9,7 @@ import pytest
 from tests.harnesses.at_the_terminal import QUESTIONS, asks_for_commands, inquiring
 from tests.harnesses.desk import BOUND
 from tests.harnesses.person import Person, person
+from tests.harnesses.test_adopt_and_return import six_turns
 from tests.harnesses.test_terminal_events import hold_to_the_table
 from tests.more_agents.python.install import binaries
 from tests.more_agents.test_qwen_terminal import answers, each_once, kinds, turn
@@ -204,3 +205,8 @@ async def test_each_event_once_when_the_hub_dies_and_the_terminal_after_it(tmp_p
 
 async def test_what_it_tells_is_what_the_table_says(tmp_path: Path) -> None:
     await hold_to_the_table("vibe", home_of, tmp_path)
+
+
+async def test_six_turns_at_the_terminal_on_the_phone_and_at_the_terminal_again(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        await six_turns(stack, await person(stack, "vibe", tmp_path, home_of=home_of))

@@ -8,7 +8,6 @@ before it is told by the history, which has neither how a turn ended nor its tok
 
 import os
 import re
-import stat
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -18,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from ..safe_file_read import open_folder, read_inside
+from ..safe_file_read import open_file, open_folder, read_inside
 from ..wire.json_lines import decode_line
 from .acp_transcript import fields_in, members, text_in
 from .transcript_file import MAX_LINE, Message, TranscriptCursor, TranscriptFile, TranscriptLine
@@ -27,6 +26,8 @@ META = "meta.json"
 MAX_META = 1024 * 1024
 MAX_ENTRIES = 1000
 """Of a folder: Vibe keeps a few."""
+MAX_BEGUN = 100
+"""Turns that are known to have begun: something of an earlier one may come late."""
 DIGITS = 16
 GENERATION, SEGMENT = re.compile(rf"[0-9]{{{DIGITS}}}"), re.compile(rf"[0-9]{{{DIGITS}}}\.jsonl")
 CHUNK = re.compile(r"[0-9a-f]{64}")
@@ -97,7 +98,7 @@ class VibeRecord(TranscriptFile):
         self._state: Message | None = None  # after the history
         self._at = 0  # the number of the line that is read
         self._turn = self._ended = ""  # the turn that began last, and the one that ended last
-        self._begun: set[str] = set()
+        self._begun: deque[str] = deque(maxlen=MAX_BEGUN)
         self._wanted = ""  # the turn up to whose end all is told already
         self._found = False
 
@@ -156,9 +157,9 @@ class VibeRecord(TranscriptFile):
     def _begins(self, turn: Message, entries: list[Message]) -> Iterator[Told]:
         """If it is another turn than the last one. How that ended may not be told any more: then it ends with this."""
         id = text_in(turn, "id")
-        if not id or id in self._begun:  # something of an earlier one may come late
+        if not id or id in self._begun:
             return
-        self._begun.add(id)
+        self._begun.append(id)
         self._turn = id
         said = (
             entry for entry in entries if entry.get("role") == "user" and entry.get("id") == turn.get("inputEntryId")
@@ -183,7 +184,7 @@ class VibeRecord(TranscriptFile):
             raise FileNotFoundError(f"{self.path} has no line {self._next} any more")
         if segment != self._segment:
             self._segment, self._offset, self._tail, self._skipping = segment, 0, b"", False
-        descriptor = self._open("journal", f"{segment:0{DIGITS}}.jsonl")
+        descriptor = open_file(os.path.realpath(self.path), f"journal/{segment:0{DIGITS}}.jsonl")
         try:
             lines, more = self._read(descriptor)
         finally:
@@ -259,18 +260,6 @@ class VibeRecord(TranscriptFile):
 
     def _document(self, name: str) -> bytes:
         return read_inside(str(self.path), name, MAX_LINE)
-
-    def _open(self, folder: str, name: str) -> int:
-        inner = open_folder(os.path.realpath(self.path), folder)
-        try:
-            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(name, flags, dir_fd=inner)
-        finally:
-            os.close(inner)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise OSError(f"{name} is not a regular file")
-        return descriptor
 
 
 def content_text(entry: Message) -> str:
