@@ -131,7 +131,6 @@ class Parsed(NamedTuple):
     """What these tests ask of a module; each is parsed once."""
 
     imports: list[ast.Import | ast.ImportFrom]
-    imports_at_run_time: list[ast.Import | ast.ImportFrom]
     classes: list[str]
 
 
@@ -148,20 +147,17 @@ def statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
 @cache
 def parsed(path: Path) -> Parsed:
     nodes = list(statements(ast.parse(path.read_text()).body))
-    blocks = [node for node in nodes if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
-    unread = {each for block in blocks for each in statements(block.body)}
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
-    return Parsed(imports, [node for node in imports if node not in unread], classes)
+    return Parsed(imports, classes)
 
 
-def imports(name: str, path: Path, *, typing: bool = True) -> list[str]:
-    """The Tieline modules that a module imports, without the leading package; with `typing` also for types alone."""
+def imports(name: str, path: Path) -> list[str]:
+    """The Tieline modules that a module imports, without the leading package; later or for types alone as well."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     package = [part for part in package if part]
     found: list[str] = []
-    read = parsed(path)
-    for node in read.imports if typing else read.imports_at_run_time:
+    for node in parsed(path).imports:
         if isinstance(node, ast.ImportFrom):
             if node.level:
                 base = package[: len(package) - node.level + 1]
@@ -251,12 +247,11 @@ def circles(edges: dict[str, set[str]]) -> list[str]:
 
 
 def import_edges(found: dict[str, Path]) -> dict[str, set[str]]:
-    """Who imports whom when it runs, now or later: all but what only the type checker reads."""
+    """Who imports whom: at once, within a function, or only for the type checker."""
     edges: dict[str, set[str]] = {}
     for name, path in found.items():
         targets = (
-            next((m for m in (target, target.rpartition(".")[0]) if m in found), "")
-            for target in imports(name, path, typing=False)
+            next((m for m in (target, target.rpartition(".")[0]) if m in found), "") for target in imports(name, path)
         )
         edges[name] = {target for target in targets if target and target != name}
     return edges
@@ -271,8 +266,8 @@ def test_a_circle_would_be_seen(tmp_path: Path) -> None:
     for name, text in {
         "one": "from .two import x\n",
         "two": "def later():\n    from . import three\n",
-        "three": "import tieline.one\n",
-        "apart": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .one import y\n",
+        "three": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import tieline.one\n",
+        "apart": "from .one import y\n",
     }.items():
         found[name] = tmp_path / f"{name}.py"
         found[name].write_text(text)

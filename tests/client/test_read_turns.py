@@ -42,7 +42,7 @@ async def test_all_that_was_shown_is_marked_once() -> None:
     read = ReadTurns(client, "s")
     frames: tuple[Any, ...] = (ready(3, 1), SessionFrame(session=record(3)), SessionFrame(session=record(7, "other")))
     for frame in (*frames, SessionFrame(session=record(4))):
-        read.hear(frame)
+        read.on_frame(frame)
         await read.mark_all()
     assert client.marked == [3, 4]
 
@@ -51,10 +51,10 @@ async def test_all_that_was_shown_is_marked_once() -> None:
 async def test_a_turn_is_marked_when_it_is_counted(seen: int, marked: list[int]) -> None:
     client = MarkingClient()
     read = ReadTurns(client, "s")
-    read.hear(ready(3, seen))
+    read.on_frame(ready(3, seen))
     read.turn_started()
     assert not read.counted
-    read.hear(SessionFrame(session=record(4)))
+    read.on_frame(SessionFrame(session=record(4)))
     assert read.counted
     await read.mark_turn()
     assert client.marked == marked
@@ -63,8 +63,8 @@ async def test_a_turn_is_marked_when_it_is_counted(seen: int, marked: list[int])
 async def test_what_another_device_has_read_meanwhile_needs_no_mark() -> None:
     client = MarkingClient()
     read = ReadTurns(client, "s")
-    read.hear(ready(1, 0))
-    read.hear(MarkFrame(mark=SessionMark(id="s", seen_turns=1)))
+    read.on_frame(ready(1, 0))
+    read.on_frame(MarkFrame(mark=SessionMark(id="s", seen_turns=1)))
     await read.mark_all()
     assert client.marked == []
 
@@ -74,10 +74,10 @@ async def test_nobody_waits_for_ever_and_a_refusal_is_no_error(monkeypatch: pyte
     client = MarkingClient()
     read = ReadTurns(client, "s")
     await read.mark_turn()  # no turn has begun
-    read.hear(ready(0, 0))
+    read.on_frame(ready(0, 0))
     read.turn_started()
     await read.mark_turn()  # it is never counted
     assert client.marked == []
     client.refuses = True
-    read.hear(SessionFrame(session=record(1)))
+    read.on_frame(SessionFrame(session=record(1)))
     await read.mark_turn()

@@ -125,4 +125,4 @@ async def test_nonsense_breaks_nothing_and_leaves_nothing(tmp_path: Path, caplog
 
 async def settled(served: Served) -> None:
     """Only the healthy one is left."""
-    await eventually(lambda: len(served.hub.fanout.subscribers) == 1, "followers are left", timeout=BOUND_S)
+    await eventually(lambda: len(served.hub.fanout.subscribers) == 1, "subscribers are left", timeout=BOUND_S)

@@ -111,7 +111,8 @@ async def hub_on(
         )
         stack.callback(farewell.step, "open connections")
         hub.url = config.hub.public_url or reachable(serving)
-        hub.phone = await stack.enter_async_context(PhoneAccess(hub, app, serving))
+        phone = PhoneAccess(app, serving, hub_url=hub.url, env=hub.env, origins=hub.origins, audit=hub.audit)
+        hub.phone = await stack.enter_async_context(phone)
         yield hub, serving
 
 

@@ -44,8 +44,10 @@ class ApiRequests:
         data = b"" if body is None else msgspec.json.encode(body)
         return self._decode(kind, await self._call(method, path, body=data, key=key or new_id()))
 
-    async def tell(self, method: str, path: str, kind: type[T], body: Any = None, *, key: str = "") -> T | CommandView:
-        """Something that a node is told: its result, or where the command is when the node has not answered yet."""
+    async def send_command(
+        self, method: str, path: str, kind: type[T], body: Any = None, *, key: str = ""
+    ) -> T | CommandView:
+        """A command to a node: its result, or where the command is when the node has not answered yet."""
         data = b"" if body is None else msgspec.json.encode(body)
         status, content = await self._call(method, path, body=data, key=key or new_id())
         if status == ACCEPTED:

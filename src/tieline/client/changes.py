@@ -45,4 +45,4 @@ class ChangesApi(ApiRequests):
         return await self._change(session, "pull-request", NewPullRequest(title=title, body=body, digest=digest))
 
     async def _change(self, session: str, what: str, body: object) -> ChangeOutcome | CommandView:
-        return await self.tell("POST", f"sessions/{session}/changes/{what}", ChangeOutcome, body)
+        return await self.send_command("POST", f"sessions/{session}/changes/{what}", ChangeOutcome, body)

@@ -1,8 +1,7 @@
 """The typed client of a hub: everything that its REST API can do, and its stream."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Literal
 
 from msgspec.structs import replace
 
@@ -11,7 +10,6 @@ from ..environment import inherited
 from ..events import Event
 from ..ids import new_id
 from ..protocol.request_bodies import NewSession
-from ..protocol.stream_frames import AnyHubFrame, Subscribe
 from ..sessions.ask_decisions import OnAsk
 from .changes import ChangesApi
 from .hub_address import find_hub
@@ -22,7 +20,6 @@ from .rules import RulesApi
 from .schedules import SchedulesApi
 from .search import SearchApi
 from .sessions import SessionsApi
-from .stream import Connection, StreamTransport, follow
 from .teams import TeamsApi
 from .usage import UsageApi
 from .worktrees import WorktreesApi
@@ -53,42 +50,6 @@ class Client(
 
     async def __aexit__(self, *_: object) -> None:
         await self.http.__aexit__()
-
-    def stream(
-        self,
-        *,
-        after: int = 0,
-        epoch: str = "",
-        sessions: Sequence[str] | None = None,
-        events: bool = True,
-        deltas: bool = True,
-        visible: bool = False,
-        by: Literal["websocket", "sse"] = "websocket",
-        patience_s: float | None = None,
-        on_connection: Callable[[Connection], None] = lambda connection: None,
-    ) -> AsyncGenerator[AnyHubFrame, None]:
-        """What happens, from a cursor on (`after`, of the log `epoch`) or from now. Lost connections are made anew,
-        without gaps or doubles; `on_connection` is told. Each one begins with a `ready` frame.
-
-        `visible`: a person looks at it, so no push is needed.
-        """
-        if by == "sse":
-            from .stream_transports import SseTransport
-
-            transport: StreamTransport = SseTransport(self.url, self.http)
-        else:
-            from .stream_transports import WebSocketTransport
-
-            transport = WebSocketTransport(self.url, self._token, self._socket)
-        subscribe = Subscribe(
-            after=after,
-            epoch=epoch,
-            sessions=None if sessions is None else tuple(sessions),
-            events=events,
-            deltas=deltas,
-            visible=visible,
-        )
-        return follow(transport, subscribe, url=self.url, patience_s=patience_s, on_connection=on_connection)
 
     async def turn(
         self,

@@ -7,7 +7,6 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -22,10 +21,8 @@ from ..sessions.ask_decisions import OnAsk, decide
 from ..sessions.records import SessionRecord, digest
 from .errors import HubError, HubUnreachable, error_by_name
 from .read_turns import ReadTurns
+from .sessions import SessionsApi
 from .stream import Connection
-
-if TYPE_CHECKING:
-    from .client import Client
 
 PATIENCE_S = 30.0
 """How long to wait for a hub that disconnects during the turn."""
@@ -45,7 +42,7 @@ class HubSession:
 
     def __init__(
         self,
-        client: "Client",
+        client: SessionsApi,
         new: NewSession,
         on_ask: OnAsk | None,
         *,
@@ -178,7 +175,7 @@ class HubSession:
         try:
             async with aclosing(stream) as frames:
                 async for frame in frames:
-                    self._read_turns.hear(frame)
+                    self._read_turns.on_frame(frame)
                     await self._on_frame(frame)
                     if self._over and not self._read:  # else the turn is still to be counted
                         return

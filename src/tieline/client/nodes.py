@@ -27,11 +27,11 @@ class NodesApi(ApiRequests):
 
     async def refresh(self, node: str) -> list[AgentView] | CommandView:
         """Look again which agents are installed and signed in."""
-        return await self.tell("POST", f"nodes/{node}/refresh", list[AgentView])
+        return await self.send_command("POST", f"nodes/{node}/refresh", list[AgentView])
 
     async def list_models(self, node: str, agent: str) -> AgentView | CommandView:
         """The agent with its models; it is started and asked, unless it told not long ago."""
-        return await self.tell("POST", f"nodes/{node}/agents/{agent}/models", AgentView)
+        return await self.send_command("POST", f"nodes/{node}/agents/{agent}/models", AgentView)
 
     async def agents(self, node: str = "") -> list[AgentView]:
         return await self.get("agents", list[AgentView], node=node)

@@ -4,25 +4,22 @@ unread."""
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from ..errors import TielineError
 from ..protocol.request_bodies import MarkChange
 from ..protocol.stream_frames import AnyHubFrame, MarkFrame, Ready, SessionFrame
 from ..protocol.views import SessionMark
 from ..sessions.records import SessionRecord
-
-if TYPE_CHECKING:
-    from .client import Client
+from .sessions import SessionsApi
 
 COUNTED_S = 2.0
 """The hub counts a turn a moment after its end is told; nobody waits longer for that."""
 
 
 class ReadTurns:
-    """`hear` every frame of the stream that shows the session."""
+    """`on_frame` takes every frame of the stream that shows the session."""
 
-    def __init__(self, client: "Client", session: str) -> None:
+    def __init__(self, client: SessionsApi, session: str) -> None:
         self._client = client
         self._session = session
         self._turns = 0  # that the hub has counted
@@ -30,15 +27,15 @@ class ReadTurns:
         self._before: int | None = None  # turns before the one that is shown
         self._counted = asyncio.Event()
 
-    def hear(self, frame: AnyHubFrame) -> None:
+    def on_frame(self, frame: AnyHubFrame) -> None:
         match frame:
             case Ready(snapshot=now):
-                self._hear_sessions(now.sessions)
-                self._hear_marks(now.marks)
+                self._count_turns(now.sessions)
+                self._note_seen(now.marks)
             case SessionFrame(session=session):
-                self._hear_sessions((session,))
+                self._count_turns((session,))
             case MarkFrame(mark=mark):
-                self._hear_marks((mark,))
+                self._note_seen((mark,))
             case _:
                 pass
 
@@ -68,12 +65,12 @@ class ReadTurns:
     async def _mark(self) -> None:
         if self._turns > self._seen:
             with suppress(TielineError):  # the session was removed, or the hub is away: it stays unread
-                self._hear_marks((await self._client.mark_session(self._session, MarkChange(seen_turns=self._turns)),))
+                self._note_seen((await self._client.mark_session(self._session, MarkChange(seen_turns=self._turns)),))
 
-    def _hear_sessions(self, records: Iterable[SessionRecord]) -> None:
+    def _count_turns(self, records: Iterable[SessionRecord]) -> None:
         self._turns = next((one.turns for one in records if one.id == self._session), self._turns)
         if self._before is not None and self._turns > self._before:
             self._counted.set()
 
-    def _hear_marks(self, marks: Iterable[SessionMark]) -> None:
+    def _note_seen(self, marks: Iterable[SessionMark]) -> None:
         self._seen = next((mark.seen_turns for mark in marks if mark.id == self._session), self._seen)

@@ -1,4 +1,4 @@
-"""The part of the client about sessions: prompts, asks, their logs."""
+"""The part of the client about sessions: prompts, asks, their logs, and the stream that tells how they go on."""
 
 import builtins
 
@@ -21,10 +21,10 @@ from ..protocol.views import CommandView, PromptView, SessionMark
 from ..sessions.records import AskRecord, SessionRecord
 from ..sessions.session_files import WorkFile
 from ..sessions.transcript import TranscriptItem
-from .api_requests import ApiRequests
+from .stream import StreamApi
 
 
-class SessionsApi(ApiRequests):
+class SessionsApi(StreamApi):
     """What a node has not answered yet comes back as a CommandView: it is durable, and will be done."""
 
     async def sessions(
@@ -56,10 +56,10 @@ class SessionsApi(ApiRequests):
         """With a prompt, its first turn begins right away."""
         if not new.id:
             new = replace(new, id=new_id())
-        return await self.tell("POST", "sessions", SessionRecord, new, key=new.id)
+        return await self.send_command("POST", "sessions", SessionRecord, new, key=new.id)
 
     async def change_session(self, id: str, change: SessionChange) -> SessionRecord | CommandView:
-        return await self.tell("PATCH", f"sessions/{id}", SessionRecord, change)
+        return await self.send_command("PATCH", f"sessions/{id}", SessionRecord, change)
 
     async def session_marks(self) -> list[SessionMark]:
         """How far each session was read, and which are pinned: the person's, on all devices."""
@@ -70,17 +70,17 @@ class SessionsApi(ApiRequests):
 
     async def abort(self, session: str) -> bool | CommandView:
         """Interrupt the running turn. Whether there was one."""
-        return await self.tell("POST", f"sessions/{session}/abort", bool)
+        return await self.send_command("POST", f"sessions/{session}/abort", bool)
 
     async def close_session(self, id: str) -> SessionRecord | CommandView:
-        return await self.tell("POST", f"sessions/{id}/close", SessionRecord)
+        return await self.send_command("POST", f"sessions/{id}/close", SessionRecord)
 
     async def adopt(self, session: str) -> SessionRecord | CommandView:
         """Drive a session from here on that a person ran in a terminal, once that is closed."""
-        return await self.tell("POST", f"sessions/{session}/adopt", SessionRecord)
+        return await self.send_command("POST", f"sessions/{session}/adopt", SessionRecord)
 
     async def fork(self, session: str, title: str = "") -> SessionRecord | CommandView:
-        return await self.tell("POST", f"sessions/{session}/fork", SessionRecord, Forking(title=title))
+        return await self.send_command("POST", f"sessions/{session}/fork", SessionRecord, Forking(title=title))
 
     # --- prompts ---------------------------------------------------------------------------------------
 
@@ -93,23 +93,27 @@ class SessionsApi(ApiRequests):
         new = NewPrompt(text=prompt) if isinstance(prompt, str) else prompt
         if not new.id:
             new = replace(new, id=new_id())
-        return await self.tell("POST", f"sessions/{session}/prompts", PromptView, new, key=new.id)
+        return await self.send_command("POST", f"sessions/{session}/prompts", PromptView, new, key=new.id)
 
     async def steer(self, session: str, text: str) -> CommandView | None:
         """Say something to the agent in the middle of its turn."""
-        return await self.tell("POST", f"sessions/{session}/prompts", type(None), NewPrompt(text=text, steer=True))
+        return await self.send_command(
+            "POST", f"sessions/{session}/prompts", type(None), NewPrompt(text=text, steer=True)
+        )
 
     async def cancel_prompt(self, session: str, prompt: str) -> PromptView | CommandView:
-        return await self.tell("DELETE", f"sessions/{session}/prompts/{prompt}", PromptView)
+        return await self.send_command("DELETE", f"sessions/{session}/prompts/{prompt}", PromptView)
 
     async def move_prompt(self, session: str, prompt: str, *, before: str = "") -> PromptView | CommandView:
         """Put it before another one of the queue, or at its end."""
         path = f"sessions/{session}/prompts/{prompt}/move"
-        return await self.tell("POST", path, PromptView, PromptMove(before=before))
+        return await self.send_command("POST", path, PromptView, PromptMove(before=before))
 
     async def edit_prompt(self, session: str, prompt: str, text: str) -> PromptView | CommandView:
         """Replace its text; refused once it runs."""
-        return await self.tell("PATCH", f"sessions/{session}/prompts/{prompt}", PromptView, PromptEdit(text=text))
+        return await self.send_command(
+            "PATCH", f"sessions/{session}/prompts/{prompt}", PromptView, PromptEdit(text=text)
+        )
 
     async def prompt_attachment(self, session: str, prompt: str, number: int | str) -> WorkFile:
         """A file that was given with a prompt, by its number from 0. It is kept for a week after the turn."""
@@ -117,7 +121,7 @@ class SessionsApi(ApiRequests):
 
     async def retry_prompt(self, session: str, prompt: str) -> PromptView | CommandView:
         """Send a prompt again that failed, or whose end nobody knows: once, however often this is called."""
-        return await self.tell("POST", f"sessions/{session}/prompts/{prompt}/retry", PromptView)
+        return await self.send_command("POST", f"sessions/{session}/prompts/{prompt}/retry", PromptView)
 
     # --- reading ---------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ with both; the hub goes on from there, or says that it cannot (`gap`, `reset`).
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ..backoff import Backoff
 from ..protocol.stream_frames import SILENCE_S, AnyHubFrame, EventFrame, Ready, Subscribe
+from .api_requests import ApiRequests
 from .errors import HubUnreachable
 from .event_reorder import EventReorderer
 from .http import ConnectionLost
@@ -36,6 +37,44 @@ class StreamTransport(Protocol):
         """The hub's frames from `ready` on. Raises ConnectionLost, also while they are read; Unauthorized and other
         TielineErrors when coming back would not help."""
         ...
+
+
+class StreamApi(ApiRequests):
+    def stream(
+        self,
+        *,
+        after: int = 0,
+        epoch: str = "",
+        sessions: Sequence[str] | None = None,
+        events: bool = True,
+        deltas: bool = True,
+        visible: bool = False,
+        by: Literal["websocket", "sse"] = "websocket",
+        patience_s: float | None = None,
+        on_connection: Callable[[Connection], None] = lambda connection: None,
+    ) -> AsyncGenerator[AnyHubFrame, None]:
+        """What happens, from a cursor on (`after`, of the log `epoch`) or from now. Lost connections are made anew,
+        without gaps or doubles; `on_connection` is told. Each one begins with a `ready` frame.
+
+        `visible`: a person looks at it, so no push is needed.
+        """
+        if by == "sse":
+            from .stream_transports import SseTransport
+
+            transport: StreamTransport = SseTransport(self.url, self.http)
+        else:
+            from .stream_transports import WebSocketTransport
+
+            transport = WebSocketTransport(self.url, self._token, self._socket)
+        subscribe = Subscribe(
+            after=after,
+            epoch=epoch,
+            sessions=None if sessions is None else tuple(sessions),
+            events=events,
+            deltas=deltas,
+            visible=visible,
+        )
+        return follow(transport, subscribe, url=self.url, patience_s=patience_s, on_connection=on_connection)
 
 
 async def follow(

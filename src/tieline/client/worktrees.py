@@ -15,11 +15,11 @@ class WorktreesApi(ApiRequests):
 
     async def merge_worktree(self, session: str) -> WorktreeOutcome | CommandView:
         """Into its base branch; then it is removed. Raises MergeConflict where nothing was merged."""
-        return await self.tell("POST", f"sessions/{session}/worktree/merge", WorktreeOutcome)
+        return await self.send_command("POST", f"sessions/{session}/worktree/merge", WorktreeOutcome)
 
     async def rebase_worktree(self, session: str) -> WorktreeOutcome | CommandView:
-        return await self.tell("POST", f"sessions/{session}/worktree/rebase", WorktreeOutcome)
+        return await self.send_command("POST", f"sessions/{session}/worktree/rebase", WorktreeOutcome)
 
     async def discard_worktree(self, session: str) -> WorktreeOutcome | CommandView:
         """What is not merged is kept under a reference of the repository."""
-        return await self.tell("POST", f"sessions/{session}/worktree/discard", WorktreeOutcome)
+        return await self.send_command("POST", f"sessions/{session}/worktree/discard", WorktreeOutcome)

@@ -101,8 +101,9 @@ class Hub:
         self.search.indexers = (self.event_indexer, self.message_indexer)
         self.fanout.retention.keep_after = lambda: self.usage.cursor
         self.push = PushNotifier(bus, self.state, self.fanout, self.devices, config.hub)
-        self.metrics = Metrics(self)
-        self.traces = Traces(self, provider(config.hub.traces)) if config.hub.traces else None
+        self.metrics = Metrics(bus, self.state, self.fanout, self.devices)
+        traces = config.hub.traces
+        self.traces = Traces(self.state, self.fanout, provider(traces)) if traces else None
         self.relay: Relay | None = None  # the daemon gives them
         self.channels: ChannelSet | None = None
         self.mesh: Mesh | None = None

@@ -20,6 +20,14 @@ async def with_phone(path: Path, *, config: HubConfig | None = None) -> AsyncGen
     """As the daemon puts it together. Entered again: the same state directory."""
     async with running(path, config=config) as hub:
         hub.hub.url = hub.url
-        async with PhoneAccess(hub.hub, build(hub.hub), hub.serving) as phone:
+        access = PhoneAccess(
+            build(hub.hub),
+            hub.serving,
+            hub_url=hub.url,
+            env=hub.hub.env,
+            origins=hub.hub.origins,
+            audit=hub.hub.audit,
+        )
+        async with access as phone:
             hub.hub.phone = phone
             yield hub, phone

@@ -13,7 +13,7 @@ from tests.hub.streaming import BOUND_S, Served, client, on_sqlite
 from tieline.events import Text, TextDelta, encode
 from tieline.hub.stream import fanout as fanouts
 from tieline.hub.stream import ring_buffer as rings
-from tieline.hub.stream import subscriber as followers
+from tieline.hub.stream import subscriber as subscriber_module
 from tieline.hub.stream import websocket as streams
 from tieline.protocol.views import NodeView
 from tieline.sessions.event_log import EventLog
@@ -327,7 +327,7 @@ async def test_a_bad_frame_is_named(hub: Served) -> None:
             assert await one.closed() == 4400, text
             assert one.frames[-1]["type"] == "problem"
             assert one.frames[-1].get("field", "") == field, one.frames[-1]
-    await eventually(lambda: not hub.hub.fanout.subscribers, "a follower is left", timeout=BOUND_S)
+    await eventually(lambda: not hub.hub.fanout.subscribers, "a subscriber is left", timeout=BOUND_S)
 
 
 async def test_silence_ends_it(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +349,7 @@ async def test_the_hub_says_beat_when_it_has_nothing_else_to_say(
 
 
 async def test_a_client_that_takes_nothing_is_dropped_and_resumes(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followers, "STALL_S", 0.3)
+    monkeypatch.setattr(subscriber_module, "STALL_S", 0.3)
     epoch = hub.hub.fanout.epoch
     async with client(hub, max_queue=1) as slow:
         await slow.subscribe()
@@ -376,7 +376,7 @@ async def test_deltas_of_a_client_that_is_behind_are_joined(hub: Served) -> None
         slow.socket.transport.pause_reading()
         seqs: list[int] = []
         async with asyncio.timeout(BOUND_S):
-            while not any(follower.behind for follower in hub.hub.fanout.subscribers):
+            while not any(subscriber.behind for subscriber in hub.hub.fanout.subscribers):
                 seqs += await write(hub, 1, size=500_000)
                 await quick.until_seq(seqs[-1])
                 quick.frames.clear()

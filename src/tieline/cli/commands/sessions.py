@@ -235,7 +235,7 @@ async def _wait(
     try:
         async with asyncio.timeout(None) as limit, aclosing(ticking(stream, watch)) as frames:
             async for frame in frames:
-                read.hear(frame)
+                read.on_frame(frame)
                 match frame:
                     case Ready() if not sent:  # from here on nothing of it is missed
                         sent = True

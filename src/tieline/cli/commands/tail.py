@@ -65,7 +65,7 @@ async def _follow(
     read = ReadTurns(client, record.id)
     async with aclosing(ticking(stream, watch)) as frames:
         async for frame in frames:
-            read.hear(frame)
+            read.on_frame(frame)
             if isinstance(frame, Ready) and not begun:  # what comes is after its cursor; this was before
                 begun = True
                 watch.show_history(await last_events(client, record.id, number, upto=frame.cursor, prompt=prompt))

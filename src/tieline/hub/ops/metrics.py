@@ -9,11 +9,13 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.routing import Route, WebSocketRoute
 
-from ...bus.base import Stats
+from ...bus.base import Bus, Stats
+from ..security.devices import Devices
+from ..state.live_state import LiveState
+from ..stream.fanout import Fanout
 
 if TYPE_CHECKING:
     from ..http.request_context import RequestContext
-    from ..hub import Hub
 
 MEDIA_TYPE = "text/plain; version=0.0.4"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
@@ -22,8 +24,8 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
 class Metrics:
     """One registry per hub: two in one process do not count for each other."""
 
-    def __init__(self, hub: "Hub") -> None:
-        self._hub = hub
+    def __init__(self, bus: Bus, state: LiveState, fanout: Fanout, devices: Devices) -> None:
+        self._bus = bus
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "tieline_requests", "Requests by route and status.", ("method", "route", "status"), registry=self._registry
@@ -32,7 +34,7 @@ class Metrics:
             "tieline_request_seconds", "How long requests took.", registry=self._registry, buckets=BUCKETS
         )
         self._turns = Counter("tieline_turns", "Turns that ended, by outcome.", ("outcome",), registry=self._registry)
-        self._gauges = _LiveGauges(hub)
+        self._gauges = _LiveGauges(state, fanout, devices)
         self._registry.register(self._gauges)
         self._labels: dict[tuple[str, str, int], Counter] = {}
 
@@ -53,7 +55,7 @@ class Metrics:
         self._turns.labels(outcome).inc()
 
     async def text(self) -> bytes:
-        self._gauges.stats = await self._hub.bus.stats()
+        self._gauges.stats = await self._bus.stats()
         return generate_latest(self._registry)
 
 
@@ -63,16 +65,18 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "DELETE", "PUT", "OPTIONS"
 class _LiveGauges(Collector):
     """Read off when somebody asks."""
 
-    def __init__(self, hub: "Hub") -> None:
-        self._hub = hub
+    def __init__(self, state: LiveState, fanout: Fanout, devices: Devices) -> None:
+        self._state = state
+        self._fanout = fanout
+        self._devices = devices
         self.stats: Stats | None = None
 
     def describe(self) -> Iterable[Metric]:
         return ()  # else the registry would collect once at registration, before there is a hub
 
     def collect(self) -> Iterable[Metric]:
-        state = self._hub.state
-        yield _gauge("tieline_streams", "Clients that follow the stream.", len(self._hub.fanout.subscribers))
+        state = self._state
+        yield _gauge("tieline_streams", "Clients that follow the stream.", len(self._fanout.subscribers))
         yield _by("tieline_sessions", "Sessions by status.", "status", (one.status for one in state.sessions.values()))
         yield _gauge("tieline_asks_pending", "Asks that wait for an answer.", len(state.asks))
         yield _by(
@@ -80,7 +84,7 @@ class _LiveGauges(Collector):
         )
         states = ("online" if one.online else "offline" for one in state.nodes.values())
         yield _by("tieline_nodes", "Nodes, by whether they are there.", "state", states)
-        yield _gauge("tieline_devices", "Devices that may talk to the hub.", len(self._hub.devices.list()))
+        yield _gauge("tieline_devices", "Devices that may talk to the hub.", len(self._devices.list()))
         if self.stats is None:
             return
         yield _gauge("tieline_bus_records", "Records on the bus.", self.stats.records)

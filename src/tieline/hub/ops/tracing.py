@@ -17,12 +17,12 @@ from ...protocol.stream_frames import AnyHubFrame, PromptFrame
 from ...protocol.views import PromptView
 from ...sessions.event_log import LogEvent
 from ...version import __version__
+from ..state.live_state import LiveState
 from ..stream.encoded_frames import EventSummary
+from ..stream.fanout import Fanout
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
-
-    from ..hub import Hub
 
 MAX_TRACES = 1000
 MAX_SPANS = 500
@@ -51,10 +51,11 @@ class Trace(Struct):
 
 
 class Traces:
-    """`async with Traces(hub, provider)`."""
+    """`async with Traces(state, fanout, provider)`."""
 
-    def __init__(self, hub: "Hub", provider: "TracerProvider") -> None:
-        self._hub = hub
+    def __init__(self, state: LiveState, fanout: Fanout, provider: "TracerProvider") -> None:
+        self._state = state
+        self._fanout = fanout
         self._provider = provider
         self._tracer = provider.get_tracer("tieline", __version__)
         self._traces: OrderedDict[str, Trace] = OrderedDict()
@@ -62,8 +63,8 @@ class Traces:
 
     async def __aenter__(self) -> "Traces":
         self._unsubscribers = [
-            self._hub.state.subscribe(self._on_state_changed),
-            self._hub.fanout.on_event(self._on_event),
+            self._state.subscribe(self._on_state_changed),
+            self._fanout.on_event(self._on_event),
         ]
         return self
 
@@ -131,7 +132,7 @@ class Traces:
         prompt = trace.prompt
         if prompt is None:
             return
-        record = self._hub.state.sessions.get(trace.session)
+        record = self._state.sessions.get(trace.session)
         facts: dict[str, Any] = {
             "tieline.session": trace.session,
             "tieline.prompt": trace.id,

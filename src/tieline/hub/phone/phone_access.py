@@ -8,10 +8,10 @@ import asyncio
 import getpass
 import socket
 import time
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,6 +25,9 @@ from ...protocol.phone import PhoneSetup, PhoneStatus, PhoneWay, PhoneWayName
 from ...safe_file_write import replace_private_file
 from ..http.problems import RequestRefused
 from ..http.server import Application, ServerAddress, bind, serve_at
+from ..ops.logs import logger
+from ..security.audit_log import AuditLog
+from ..security.origins import Origins
 from .local_authority import LocalAuthority
 from .local_network import (
     choose_address,
@@ -39,9 +42,6 @@ from .reached import Reached
 from .trust_page import OPEN_S, TrustPage, fingerprint
 from .tunnels import TUNNELS, run_tunnel
 from .ways import find_ways
-
-if TYPE_CHECKING:
-    from ..hub import Hub
 
 T = TypeVar("T")
 
@@ -59,13 +59,26 @@ class Chosen(Struct, frozen=True, kw_only=True):
 
 
 class PhoneAccess:
-    """`async with PhoneAccess(hub, app, serving) as phone`: what was set up before runs again."""
+    """`async with PhoneAccess(app, serving, …) as phone`: what was set up before runs again."""
 
-    def __init__(self, hub: "Hub", app: Application, serving: ServerAddress) -> None:
-        self._hub = hub
+    def __init__(
+        self,
+        app: Application,
+        serving: ServerAddress,
+        *,
+        hub_url: str,
+        env: Mapping[str, str],
+        origins: Origins,
+        audit: AuditLog,
+    ) -> None:
         self._app = app
         self._serving = serving
-        self._folder = paths.phone(hub.env)
+        self._hub_url = hub_url
+        self._env = env
+        self._origins = origins
+        self._audit = audit
+        self._log = logger("hub")
+        self._folder = paths.phone(env)
         self._chosen: Chosen | None = None
         self._reached = Reached()
         self._heard = asyncio.Event()  # of the way that runs: its first report
@@ -81,7 +94,7 @@ class PhoneAccess:
         except FileNotFoundError:
             return self
         except (OSError, msgspec.MsgspecError) as error:
-            self._hub.log.error("phones are not let in", problem=f"{self._file} cannot be read: {error}")
+            self._log.error("phones are not let in", problem=f"{self._file} cannot be read: {error}")
             return self
         self._start(self._chosen)
         return self
@@ -113,9 +126,7 @@ class PhoneAccess:
         )
 
     async def ways(self) -> list[PhoneWay]:
-        return await find_ways(
-            self._hub.env, hub_url=self._hub.url, local_url=self._serving.url, port=self._serving.port
-        )
+        return await find_ways(self._env, hub_url=self._hub_url, local_url=self._serving.url, port=self._serving.port)
 
     async def set_up(self, wanted: PhoneSetup) -> PhoneStatus:
         """Makes a way the one that phones come by, and calls the hub by it. The same again changes nothing, but opens
@@ -197,7 +208,7 @@ class PhoneAccess:
         self._running = background(self._run(chosen), "phone")
 
     async def _run(self, chosen: Chosen) -> None:
-        env = self._hub.env
+        env = self._env
         if chosen.way == "lan":
             source = own_authority(self._folder)
             await run_local_network(self._app, source, chosen.address, chosen.port, self._report)
@@ -212,17 +223,17 @@ class PhoneAccess:
             return
         self._reached = reached
         way = self._chosen.way if self._chosen else ""
-        self._hub.origins.set_phone(reached.urls, hsts=way in TUNNELS)
+        self._origins.set_phone(reached.urls, hsts=way in TUNNELS)
         if reached.urls:
-            self._hub.audit.record("phone", "hub", "", way=way, url=reached.urls[0])
-        self._hub.log.info("phone", way=way, url=self.url, problem=reached.problem)
+            self._audit.record("phone", "hub", "", way=way, url=reached.urls[0])
+        self._log.info("phone", way=way, url=self.url, problem=reached.problem)
         self._heard.set()
 
     async def _stop(self) -> None:
         await cancel_and_wait(*(task for task in (self._running, self._trust) if task is not None))
         self._running = self._trust = None
         self._reached, self._trust_url = Reached(), ""
-        self._hub.origins.set_phone(())
+        self._origins.set_phone(())
 
     def _ssh(self) -> PhoneStatus:
         """Nothing runs here for it: the other computer does all."""
@@ -231,7 +242,7 @@ class PhoneAccess:
         return PhoneStatus(state="on", way="ssh", url=f"{self._scheme}://localhost:{port}", command=command)
 
     async def _configured(self) -> PhoneStatus:
-        url = self._hub.url.rstrip("/")
+        url = self._hub_url.rstrip("/")
         (way,) = (one for one in await self.ways() if one.name == "configured")
         if not way.available:
             raise RequestRefused("Conflict", f"{way.title}: {way.problem}", field="way")

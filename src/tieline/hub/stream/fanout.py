@@ -88,12 +88,12 @@ class Fanout:
         self._unsubscribe()
         if self._flush_timer is not None:
             self._flush_timer.cancel()
-        for follower in tuple(self.subscribers):
-            follower.drop(1012, "the hub ends")
-            await follower.pause()
+        for subscriber in tuple(self.subscribers):
+            subscriber.drop(1012, "the hub ends")
+            await subscriber.pause()
         await cancel_and_wait(*self._tasks)
 
-    # --- for followers ---
+    # --- for subscribers ---
 
     async def locate(self, after: int, epoch: str) -> tuple[CursorState, int]:
         """What to tell a client with this cursor, and where it begins."""
@@ -109,15 +109,15 @@ class Fanout:
         gap = after < trimmed or (0 < after < first and after != trimmed)
         return ("gap" if gap else "ok"), after
 
-    def add(self, follower: Subscriber, first: EncodedFrame) -> None:
-        self.subscribers.add(follower)
+    def add(self, subscriber: Subscriber, first: EncodedFrame) -> None:
+        self.subscribers.add(subscriber)
         self._visibility_event.set()
-        follower.start(first)
+        subscriber.start(first)
 
-    async def remove(self, follower: Subscriber) -> None:
-        self.subscribers.discard(follower)
+    async def remove(self, subscriber: Subscriber) -> None:
+        self.subscribers.discard(subscriber)
         self._visibility_event.set()
-        await follower.pause()
+        await subscriber.pause()
 
     def recent_after(self, cursor: int) -> list[EncodedFrame] | None:
         """The next events after a cursor, from memory; None when they do not go back that far."""
@@ -139,7 +139,7 @@ class Fanout:
     @property
     def visible(self) -> int:
         """Clients that a person looks at."""
-        return sum(follower.visible for follower in self.subscribers)
+        return sum(subscriber.visible for subscriber in self.subscribers)
 
     def visibility_changed(self) -> None:
         """Somebody looks, or no longer."""
@@ -205,10 +205,10 @@ class Fanout:
             self._mark_finished(whole.session, item)
             self._deltas.drop(whole.session, item)
         self._send_deltas(self._deltas.take(whole.session))  # what was said before it comes before it
-        for follower in tuple(self.subscribers):
+        for subscriber in tuple(self.subscribers):
             if item:
-                follower.item_finished(whole.session, item)
-            follower.event(one)
+                subscriber.item_finished(whole.session, item)
+            subscriber.event(one)
         if self._live:
             for tap in tuple(self._listeners):
                 tap(whole, about)
@@ -262,21 +262,21 @@ class Fanout:
         states, self._states = self._states, {}
         for key, frame in states.items():
             one = encode_frame(frame)
-            for follower in tuple(self.subscribers):
-                follower.state(key, one)
+            for subscriber in tuple(self.subscribers):
+                subscriber.state(key, one)
         self._send_deltas(self._deltas.take())
 
     def _send_deltas(self, deltas: list[tuple[EventSummary, EncodedFrame]]) -> None:
         for said, one in deltas:
-            for follower in tuple(self.subscribers):
-                follower.delta(said, one)
+            for subscriber in tuple(self.subscribers):
+                subscriber.delta(said, one)
 
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_S / 2)
             one = encode_frame(Beat(at=time.time()))
-            for follower in tuple(self.subscribers):
-                follower.beat(one)
+            for subscriber in tuple(self.subscribers):
+                subscriber.beat(one)
 
 
 def _key(frame: AnyHubFrame) -> Key:

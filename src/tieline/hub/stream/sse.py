@@ -59,12 +59,12 @@ async def _follow(streams: ClientStreams, device: DeviceView, wanted: Subscribe,
         with suppress(RuntimeError):
             limit.reschedule(0)
 
-    follower = Subscriber(streams.hub.fanout, send, drop, wire="sse_message")
+    subscriber = Subscriber(streams.hub.fanout, send, drop, wire="sse_message")
     try:
         async with limit:
             closed = streams.register(device.id, drop)
             try:
-                await start_subscription(streams.hub, follower, wanted)
+                await start_subscription(streams.hub, subscriber, wanted)
                 while (await receive())["type"] != "http.disconnect":
                     pass
             finally:
@@ -72,7 +72,7 @@ async def _follow(streams: ClientStreams, device: DeviceView, wanted: Subscribe,
     except (TimeoutError, StreamClosing):
         pass  # it ends, and the browser comes back by itself with its last id
     finally:
-        await streams.hub.fanout.remove(follower)
+        await streams.hub.fanout.remove(subscriber)
         with suppress(Exception):  # whatever the server's way to say that nobody is there
             async with asyncio.timeout(CLOSE_S):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})

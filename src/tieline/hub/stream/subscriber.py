@@ -9,9 +9,9 @@ A subscriber that gets its sessions in parts is behind until it has them all: pa
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from ...background_tasks import cancel_and_wait
 from ...errors import BusError
@@ -19,9 +19,6 @@ from ...protocol.stream_frames import CLOSE_TOO_SLOW
 from .delta_buffer import DELTAS, DeltaBuffer, Item, item_key
 from .encoded_frames import EncodedFrame, EventSummary
 from .remaining_sessions import RemainingSessions
-
-if TYPE_CHECKING:
-    from .fanout import Fanout
 
 STALL_S = 20.0
 """Without taking a single frame for so long, a client is dropped."""
@@ -36,18 +33,28 @@ Dropped = Callable[[int, str], None]
 Key = tuple[str, str]
 
 
+class EventSource(Protocol):
+    """What a subscriber catches up from: the fanout."""
+
+    cursor: int
+
+    def recent_after(self, cursor: int) -> list[EncodedFrame] | None: ...
+
+    def replay(self, cursor: int, sessions: frozenset[str] | None) -> AsyncGenerator[EncodedFrame, None]: ...
+
+
 class Subscriber:
     """Made for a connection; `Fanout.add` makes it live. `dropped` is called when it shall be closed."""
 
     def __init__(
-        self, fanout: "Fanout", send: Send, dropped: Dropped, *, wire: Literal["message", "sse_message"] = "message"
+        self, source: EventSource, send: Send, dropped: Dropped, *, wire: Literal["message", "sse_message"] = "message"
     ) -> None:
         self.visible = False
         self.cursor = 0
         self.closed = False
         self._on_dropped = dropped
         self.idle = False  # nothing was sent since the last look
-        self._fanout = fanout
+        self._source = source
         self._send = send
         self._wire = wire
         self._sessions: frozenset[str] | None = None
@@ -114,7 +121,7 @@ class Subscriber:
         self._write(first)
         if not self._behind:
             self._knows_snapshot = True
-            if self._states or self._remaining or (self._events and self.cursor < self._fanout.cursor):
+            if self._states or self._remaining or (self._events and self.cursor < self._source.cursor):
                 self._fall_behind(None)
             else:
                 self._never_live = False
@@ -233,12 +240,12 @@ class Subscriber:
 
     async def _send_next_events(self) -> bool:
         """The next events after the cursor. Whether there are no more, this very moment."""
-        recent = self._fanout.recent_after(self.cursor)
+        recent = self._source.recent_after(self.cursor)
         if recent is None:
             if not self._never_live:
                 raise TimeoutError
-            upto = self._fanout.cursor
-            async with aclosing(self._fanout.replay(self.cursor, self._sessions)) as events:
+            upto = self._source.cursor
+            async with aclosing(self._source.replay(self.cursor, self._sessions)) as events:
                 async for one in events:
                     await self._send_frame(one)
                     self.cursor = one.seq

@@ -1,7 +1,7 @@
 """The client's WebSocket: `docs/stream.md` and `protocol/stream_frames.py` say what is spoken on it.
 
 The first frame authenticates (unless the upgrade did), then the client subscribes, as often as it likes. What it gets
-is written by its follower; this side only listens. Every end has a code and, where there is something to say, a
+is written by its subscriber; this side only listens. Every end has a code and, where there is something to say, a
 problem frame before it.
 """
 
@@ -91,7 +91,7 @@ class ClientStreams:
         of_device = self._open.setdefault(device, set())
         of_device.add(drop)
         unused = self.hub.devices.connected(device)
-        if not self.hub.devices.knows(device):  # revoked between the gate and here
+        if not self.hub.devices.knows(device):  # revoked since its request was let in
             self._revoked(device)
 
         def closed() -> None:
@@ -258,7 +258,7 @@ class _ClientSocket:
             return
 
 
-async def start_subscription(hub: "Hub", follower: Subscriber, wanted: Subscribe) -> None:
+async def start_subscription(hub: "Hub", subscriber: Subscriber, wanted: Subscribe) -> None:
     """Tells where the client stands, with the present, and follows from there."""
     try:
         told, cursor = await hub.fanout.locate(wanted.after, wanted.epoch)
@@ -267,19 +267,21 @@ async def start_subscription(hub: "Hub", follower: Subscriber, wanted: Subscribe
     # Nothing waits from here on: the snapshot, the cursor and what follows belong together.
     now = hub.fanout.cursor
     cursor = now if told == "reset" else cursor
-    follower.visible = wanted.visible
-    known = wanted.snapshot == "known" and follower.knows_snapshot
+    subscriber.visible = wanted.visible
+    known = wanted.snapshot == "known" and subscriber.knows_snapshot
     remaining, snapshot = None, Snapshot()
     if wanted.snapshot == "whole":
         snapshot = hub.state.snapshot()
     elif not known:
         first = first_sessions(hub.state, wanted.sessions or ())
         snapshot, remaining = hub.state.snapshot(first), RemainingSessions(hub.state, first)
-    follower.configure(
+    subscriber.configure(
         cursor, wanted.sessions, events=wanted.events, deltas=wanted.deltas, remaining=remaining, known=known
     )
     if known:  # what it follows now may be among those that have not come yet
-        followed = (hub.state.sessions.get(id) for id in wanted.sessions or () if not follower.will_tell("session", id))
+        followed = (
+            hub.state.sessions.get(id) for id in wanted.sessions or () if not subscriber.will_tell("session", id)
+        )
         snapshot = Snapshot(sessions=tuple(one for one in followed if one is not None))
     ready = Ready(
         state=told,
@@ -287,9 +289,9 @@ async def start_subscription(hub: "Hub", follower: Subscriber, wanted: Subscribe
         cursor=now,
         snapshot=snapshot,
         snapshot_sent="known" if known else "whole" if remaining is None else "parts",
-        sessions_left=follower.sessions_left,
+        sessions_left=subscriber.sessions_left,
     )
-    hub.fanout.add(follower, encode_frame(ready, seq=cursor))
+    hub.fanout.add(subscriber, encode_frame(ready, seq=cursor))
 
 
 def check_subscription(wanted: Subscribe) -> None:
