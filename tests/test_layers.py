@@ -131,7 +131,8 @@ class Parsed(NamedTuple):
     """What these tests ask of a module; each is parsed once."""
 
     imports: list[ast.Import | ast.ImportFrom]
-    classes: list[str]
+    types: list[str]
+    """Its classes, and its aliases of types."""
 
 
 def statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -148,8 +149,19 @@ def statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
 def parsed(path: Path) -> Parsed:
     nodes = list(statements(ast.parse(path.read_text()).body))
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
-    classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
-    return Parsed(imports, classes)
+    types = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+    types += [name for node in nodes if (name := alias_of_a_type(node))]
+    return Parsed(imports, types)
+
+
+def alias_of_a_type(node: ast.AST) -> str:
+    """The name that an assignment gives a type; else empty. A type is named in CapWords, a constant in capitals, and
+    what a call makes (a TypeVar) is no alias."""
+    if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)):
+        return ""
+    name = node.targets[0].id
+    named = re.fullmatch(r"_?[A-Z]\w*[a-z]\w*", name) is not None
+    return name if named and isinstance(node.value, ast.Subscript | ast.BinOp | ast.Name | ast.Attribute) else ""
 
 
 def imports(name: str, path: Path) -> list[str]:
@@ -274,19 +286,40 @@ def test_a_circle_would_be_seen(tmp_path: Path) -> None:
     assert circles(import_edges(found)) == ["one", "two", "three"]
 
 
-def test_one_class_name_one_class() -> None:
-    """But for adapters of one product: the driver and the harness of Codex are both its."""
+ARGUMENTS = "cli.typer_apps."
+"""Its aliases are arguments of commands with their help, named as a person reads them there."""
+
+
+def names_of_several_types(found: dict[str, Path]) -> dict[str, list[str]]:
     places: dict[str, list[str]] = {}
-    for name, path in modules().items():
-        for each in parsed(path).classes:
-            if not each.startswith("_"):
+    for name, path in found.items():
+        if not name.startswith(ARGUMENTS):
+            for each in parsed(path).types:
                 places.setdefault(each, []).append(name)
-    twice = {
-        name: where
-        for name, where in places.items()
-        if len(where) > 1 and len({place.split(".")[0] for place in where if is_adapter(place)}) < len(where)
-    }
-    assert twice == {}, "give one of each pair a name that says more"
+    return {name: where for name, where in places.items() if len(where) > 1}
+
+
+def test_one_name_one_type() -> None:
+    """Of classes and of aliases, private ones too."""
+    both = {
+        "ClaudeCode",
+        "Codex",
+    }  # the driver and the harness of one product: other code has them from their registries
+    twice = names_of_several_types(modules())
+    assert twice.keys() == both, "give one of each pair a name that says more"
+    assert all(len(twice[name]) == 2 and all(map(is_adapter, twice[name])) for name in both)
+
+
+def test_a_second_type_of_a_name_would_be_seen(tmp_path: Path) -> None:
+    found: dict[str, Path] = {}
+    for name, text in {
+        "one": "class Thing: ...\nclass _Part: ...\nT = TypeVar('T')\nLIMITS = (1, 2)\n",
+        "two": "Thing = dict[str, int]\nT = TypeVar('T')\nLIMITS = (3,)\n",
+        "three": "if True:\n    _Part = int | str\n",
+    }.items():
+        found[name] = tmp_path / f"{name}.py"
+        found[name].write_text(text)
+    assert names_of_several_types(found) == {"Thing": ["one", "two"], "_Part": ["one", "three"]}
 
 
 def test_every_module_has_a_room() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tieline.toml_lines import Path, dotted, key_lines, line_of
+from tieline.toml_lines import KeyPath, dotted, key_lines, line_of
 
 TEXT = '''\
 # a comment
@@ -56,7 +56,7 @@ cwd = "/"
     ],
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_lines(path: Path, line: int, end: str) -> None:
+def test_lines(path: KeyPath, line: int, end: str) -> None:
     assert line_of(path, key_lines(TEXT.replace("\n", end))) == line
 
 

@@ -32,7 +32,7 @@ from .errors import UsageError
 
 if TYPE_CHECKING:  # imported only where there is a file
     from .config_schema import Mistake
-    from .toml_lines import Path as KeyPath
+    from .toml_lines import KeyPath
 
 QUOTES = 'Text stands in quotes: policy = "ask". A table begins with its name in brackets: [hub].'
 

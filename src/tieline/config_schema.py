@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, g
 import msgspec
 from msgspec import Meta, Struct
 
-from .toml_lines import Path
+from .toml_lines import KeyPath
 
 LOADED = frozenset({"environ", "source", "problem"})
 """Fields that the loader sets. They are no keys of the file."""
@@ -26,7 +26,7 @@ class Key(Struct, frozen=True, kw_only=True):
 
 
 class Mistake(NamedTuple):
-    path: Path
+    path: KeyPath
     problem: str
     hint: str = ""
 
@@ -102,7 +102,7 @@ def type_words(kind: Any) -> str:
 
 
 def mistakes(
-    content: Mapping[str, Any], table: type[Struct], path: Path = (), *, whole: bool = True
+    content: Mapping[str, Any], table: type[Struct], path: KeyPath = (), *, whole: bool = True
 ) -> Iterator[Mistake]:
     """Everything that is wrong by the types, each at its key; not only the first. Without `whole`, a table's own checks
     are left out: they are for values whose `env:NAME` is replaced."""
@@ -157,7 +157,7 @@ def toml(value: Any) -> str:
 # --- inside ------------------------------------------------------------------------------------------------
 
 
-def _mistakes_of(value: Any, kind: Any, path: Path, whole: bool) -> Iterator[Mistake]:
+def _mistakes_of(value: Any, kind: Any, path: KeyPath, whole: bool) -> Iterator[Mistake]:
     table, how = table_in(kind)
     if table is not None and how == "one" and isinstance(value, dict):
         yield from mistakes(cast("dict[str, Any]", value), table, path, whole=whole)
@@ -175,7 +175,7 @@ def _mistakes_of(value: Any, kind: Any, path: Path, whole: bool) -> Iterator[Mis
             yield Mistake(path, f"expected {type_words(kind)}, found {_found(value, kind)}")
 
 
-def _of_the_whole(content: Mapping[str, Any], table: type[Struct], path: Path) -> Iterator[Mistake]:
+def _of_the_whole(content: Mapping[str, Any], table: type[Struct], path: KeyPath) -> Iterator[Mistake]:
     """What the table itself finds wrong in keys that are each right."""
     from .errors import UsageError
 

@@ -114,6 +114,11 @@ class Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"s
     key: str = ""  # the sender's idempotency key
 
 
+ChannelState = Literal["starting", "running", "failing", "stopped", "broken", "untrusted", "disabled"]
+"""failing: it runs, and its last deliveries failed · broken: it could not be loaded or started; `problem` says why ·
+untrusted: it waits for a person's `tieline channels reload`."""
+
+
 # --- receipts ----------------------------------------------------------------------------------------------
 
 State = Literal["accepted", "stored", "offered", "injected", "seen", "answered", "failed", "expired", "dead"]

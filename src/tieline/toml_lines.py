@@ -7,7 +7,7 @@ statement is read right, without a parser of our own.
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """`("channels", 0, "id")` is the id of the first channel."""
 
 
@@ -22,11 +22,11 @@ class Statement(NamedTuple):
     """As tomllib reads it alone."""
 
 
-def key_lines(text: str) -> dict[Path, int]:
+def key_lines(text: str) -> dict[KeyPath, int]:
     """The line of every table and key, counted from 1. The text is valid TOML."""
-    found: dict[Path, int] = {}
-    tables: dict[Path, int] = {}  # arrays of tables → how many there are
-    inside: Path = ()
+    found: dict[KeyPath, int] = {}
+    tables: dict[KeyPath, int] = {}  # arrays of tables → how many there are
+    inside: KeyPath = ()
     for statement in statements(text):
         if statement.header:
             inside = _entered(statement.content, tables)
@@ -37,14 +37,14 @@ def key_lines(text: str) -> dict[Path, int]:
     return found
 
 
-def line_of(path: Path, lines: dict[Path, int]) -> int:
+def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int:
     """The line of a key, or of the nearest table around it. 0: nowhere."""
     while path and path not in lines:
         path = path[:-1]
     return lines.get(path, 0)
 
 
-def dotted(path: Path) -> str:
+def dotted(path: KeyPath) -> str:
     """A path as people write it: `channels[0].config.token`."""
     words = ""
     for part in path:
@@ -77,14 +77,14 @@ def statements(text: str) -> Iterator[Statement]:
         yield Statement(start, number, header, content)
 
 
-def _entered(content: dict[str, Any], tables: dict[Path, int]) -> Path:
+def _entered(content: dict[str, Any], tables: dict[KeyPath, int]) -> KeyPath:
     """The table that a header enters: `[a.b]` or `[[a.b]]`, as tomllib reads it alone."""
     path: list[str | int] = []
     value: Any = content
     while isinstance(value, dict) and value:
         ((part, value),) = cast("dict[str, Any]", value).items()
         path.append(part)
-        here: Path = tuple(path)
+        here: KeyPath = tuple(path)
         if isinstance(value, list):  # [[a.b]]: one more
             tables[here] = tables.get(here, 0) + 1
             return (*here, tables[here] - 1)
@@ -93,7 +93,7 @@ def _entered(content: dict[str, Any], tables: dict[Path, int]) -> Path:
     return tuple(path)
 
 
-def _paths(value: Any, path: Path = ()) -> Iterator[Path]:
+def _paths(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
     if path:
         yield path
     if isinstance(value, dict):
@@ -104,7 +104,7 @@ def _paths(value: Any, path: Path = ()) -> Iterator[Path]:
             yield from _paths(each, (*path, place))
 
 
-def _note(found: dict[Path, int], path: Path, number: int) -> None:
+def _note(found: dict[KeyPath, int], path: KeyPath, number: int) -> None:
     """The first line that brings a key, or a table around it, is its line."""
     for length in range(1, len(path) + 1):
         found.setdefault(path[:length], number)

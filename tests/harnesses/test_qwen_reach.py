@@ -13,7 +13,7 @@ import pytest
 from tests.harnesses.told_sessions import BOUND, ToldSessions
 
 from tieline.harnesses import qwen_reach
-from tieline.harnesses.qwen_reach import REASONS, Outcome, QwenReach
+from tieline.harnesses.qwen_reach import REASONS, DeliveryOutcome, QwenReach
 from tieline.harnesses.session_file_reach import MAX_LINE
 from tieline.mesh.push import HarnessSession, PushUnanswered, Unreachable
 from tieline.paths import state
@@ -124,8 +124,8 @@ async def idle(home: Path, mode: str = "default") -> AsyncGenerator[tuple[QwenRe
             yield reach, await sessions.only("idle"), inbox
 
 
-@pytest.mark.parametrize("outcome", get_args(Outcome))
-async def test_a_message_is_handed_over_only_if_the_terminal_says_so(tmp_path: Path, outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", get_args(DeliveryOutcome))
+async def test_a_message_is_handed_over_only_if_the_terminal_says_so(tmp_path: Path, outcome: DeliveryOutcome) -> None:
     async with idle(tmp_path) as (reach, session, inbox):
         inbox.answer = receipt(outcome)
         if outcome == "delivered":

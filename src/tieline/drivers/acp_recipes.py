@@ -14,7 +14,7 @@ from ..config import setting
 Api = Literal["chat", "responses", "anthropic", "gemini", "augment"]
 """Whose wire format its model speaks: chat completions, responses (OpenAI) · messages (Anthropic) · and so on."""
 
-Step = Literal["write", "run", "get", "inquire", "outline", "propose"]
+ToolStep = Literal["write", "run", "get", "inquire", "outline", "propose"]
 """What a script does with the agent's tools: write a file · run a command · fetch an address · ask a question · set the
 list of steps · put a plan before the person."""
 
@@ -51,7 +51,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: Annotated[str, setting("The model to choose; none: its own configuration chooses.", "scripted")] = ""
     another_model: Annotated[str, setting("Another one that it can choose.", "another")] = "another"
     tools: Annotated[
-        Mapping[Step, ToolRecipe],
+        Mapping[ToolStep, ToolRecipe],
         setting("How its tools are called for what a script does.", {"run": {"name": "bash", "input": {}}}),
     ] = {}
     limits: Annotated[

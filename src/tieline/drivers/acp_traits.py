@@ -18,11 +18,11 @@ McpPassing = Literal["session", "argument", "refused"]
 """How it gets MCP servers: with the session, as in the protocol · by an argument of its own · not at all: it would drop
 them silently, so they are refused."""
 
-Steering = Literal["none", "request", "drained"]
+SteeringMode = Literal["none", "request", "drained"]
 """How it gets a message in the middle of a turn: not at all · by the request `_session/steering` · by fetching it
 itself, with `craft/drainMidTurnQueue`."""
 
-Progress = Literal["output", "arguments", "description"]
+ToolProgress = Literal["output", "arguments", "description"]
 """What the content of a running call is."""
 
 
@@ -39,8 +39,8 @@ class Traits(Struct, frozen=True, kw_only=True):
     denial: Denial
     usage: Spending
     mcp: McpPassing
-    steering: Steering
-    progress: Progress
+    steering: SteeringMode
+    progress: ToolProgress
 
     consents: tuple[str, ...] = ()  # ids of permission requests that only a person may grant, whatever the policy
     denial_texts: tuple[str, ...] = ()  # patterns of its own text about a denial, which is not the model's answer

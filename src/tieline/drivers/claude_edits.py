@@ -4,24 +4,23 @@ For its own driver and for the agents that bring it over ACP.
 """
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
 
 from ..events import Edit
+from ..wire.json_object import JsonObject
 from .current_file import NOT_FOUND_HEADING, READ_TIMEOUT_S, EditPreview, Unreadable, read_text
 from .unified_diff import replacement_diff, unchanged_hunk, unified_diff
 
 EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
-Arguments = Mapping[str, Any]
 
 SAME_HEADING = "the file has this very content already"
 FRAGMENT_HEADING = "counted in the text that is replaced"
 WHOLE_HEADING = "the file's whole content from now on"
 
 
-def edit_without_file(name: str, given: Arguments) -> Edit:
+def edit_without_file(name: str, given: JsonObject) -> Edit:
     """The change without a look at the file, which may have been made already. Raises KeyError."""
     if name == "NotebookEdit":
         path, heading = str(given["notebook_path"]), f"cell {given.get('cell_id') or ''}"
@@ -39,7 +38,7 @@ def _fragment(path: str, old: str, new: str, heading: str) -> str:
     return unified_diff(path, old, new, heading=heading) or unchanged_hunk(path, old, heading)
 
 
-async def preview_edit(name: str, given: Arguments, cwd: str) -> EditPreview | None:
+async def preview_edit(name: str, given: JsonObject, cwd: str) -> EditPreview | None:
     """The change in its file; None: it is not an edit, or not of a shape that we know."""
     if name not in EDIT_TOOLS:
         return None
@@ -55,7 +54,7 @@ async def preview_edit(name: str, given: Arguments, cwd: str) -> EditPreview | N
         )
 
 
-def read_and_preview(name: str, given: Arguments, cwd: str = "") -> EditPreview:
+def read_and_preview(name: str, given: JsonObject, cwd: str = "") -> EditPreview:
     """Reads the file. Raises KeyError, TypeError for an input that is not what the tool takes."""
     match name:
         case "Write":
@@ -99,7 +98,7 @@ def _edit(path: str, old: str, new: str, *, everywhere: bool, cwd: str) -> EditP
     return EditPreview(raw, f"{path} has changed since, or never had this text: the lines are not placed.")
 
 
-def _notebook(path: str, given: Arguments, cwd: str) -> EditPreview:
+def _notebook(path: str, given: JsonObject, cwd: str) -> EditPreview:
     cell, mode, new = (
         str(given.get("cell_id") or ""),
         str(given.get("edit_mode") or "replace"),

@@ -23,7 +23,7 @@ from .run_as import NODE_HINT, RunAsDriver, look_up_account
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-Factory = Callable[[str, Mapping[str, Any]], Driver]
+DriverFactory = Callable[[str, Mapping[str, Any]], Driver]
 
 BUILT_IN: dict[str, str] = {
     "claude-code": "tieline.drivers.claude_code.driver",
@@ -72,7 +72,7 @@ def create(name: str, config: Config) -> Driver:
         options = {"preset": kind, **options}
         kind = "acp"
     if kind in BUILT_IN and (kind not in NEED_OPTIONS or kind != name or name in config.agents):
-        factory: Factory = import_module(BUILT_IN[kind]).create
+        factory: DriverFactory = import_module(BUILT_IN[kind]).create
     elif kind in (installed := _entry_points()):
         factory = _of_package(installed[kind])
     else:
@@ -122,7 +122,7 @@ def parse_options(kind: type[O], name: str, options: Mapping[str, Any]) -> O:
         raise UsageError(f"agents.{name}: {error}", field=f"agents.{name}") from None
 
 
-def _of_package(point: "EntryPoint") -> Factory:
+def _of_package(point: "EntryPoint") -> DriverFactory:
     """What a package offers. Whatever goes wrong in it is told as its driver's failure."""
 
     def create(name: str, options: Mapping[str, Any]) -> Driver:

@@ -10,7 +10,7 @@ MAX_SINGLE_CHANGE = 3
 MAX_COMPARED = 2000
 """Beyond this many lines a real comparison takes too long for a loop that serves others: it is shown as one change."""
 
-Change = tuple[int, int, Sequence[str]]
+LineChange = tuple[int, int, Sequence[str]]
 """Lines from … up to … (counted from 0, the second not included), and what takes their place."""
 
 
@@ -54,7 +54,7 @@ def replacement_diff(path: str, text: str, old: str, new: str, *, everywhere: bo
             blocks[-1] = (blocks[-1][0], last, [*blocks[-1][2], place])
         else:
             blocks.append((first, last, [place]))
-    changes: list[Change] = []
+    changes: list[LineChange] = []
     for first, last, here in blocks:
         parts: list[str] = []
         done = starts[first]
@@ -87,7 +87,7 @@ def _one_sided(old: str, new: str, heading: str) -> str:
     return f"@@ {spans} @@{tail}\n{mark}{lined}{end}"
 
 
-def _changes(before: Sequence[str], after: Sequence[str]) -> Iterable[Change]:
+def _changes(before: Sequence[str], after: Sequence[str]) -> Iterable[LineChange]:
     changes = _one_change(before, after)
     if not changes:
         return ()
@@ -100,7 +100,7 @@ def _changes(before: Sequence[str], after: Sequence[str]) -> Iterable[Change]:
     return [(first + a, first + b, put[c:d]) for kind, a, b, c, d in codes if kind != "equal"]
 
 
-def _one_change(before: Sequence[str], after: Sequence[str]) -> list[Change]:
+def _one_change(before: Sequence[str], after: Sequence[str]) -> list[LineChange]:
     """From the first line that differs to the last."""
     same = min(len(before), len(after))
     start = 0
@@ -114,8 +114,8 @@ def _one_change(before: Sequence[str], after: Sequence[str]) -> list[Change]:
     return [(start, len(before) - end, after[start : len(after) - end])]
 
 
-def _hunks(before: Sequence[str], changes: Iterable[Change], heading: str = "") -> str:
-    groups: list[list[Change]] = []
+def _hunks(before: Sequence[str], changes: Iterable[LineChange], heading: str = "") -> str:
+    groups: list[list[LineChange]] = []
     for change in changes:
         if groups and change[0] - groups[-1][-1][1] <= 2 * CONTEXT:
             groups[-1].append(change)

@@ -29,7 +29,8 @@ from ..events import (
     TurnStarted,
 )
 from ..sessions.attached_session import UNFINISHED
-from .transcript_file import Message, TranscriptCursor, TranscriptLine
+from ..wire.json_object import JsonDict
+from .transcript_file import TranscriptCursor, TranscriptLine
 
 Said = tuple[Literal["agent_thought_chunk", "agent_message_chunk"], str]
 """A thought or a text of the model, as a kind of update."""
@@ -82,7 +83,7 @@ class AcpTranscriptEvents:
 
     # --- turns -----------------------------------------------------------------------------------------------
 
-    def _begin(self, prompt: str, message: Message, id: str) -> list[Event]:
+    def _begin(self, prompt: str, message: JsonDict, id: str) -> list[Event]:
         self._reset()
         self.turn = TurnStarted(prompt, id)
         self.began_at = time_of(message)
@@ -141,11 +142,11 @@ class AcpTranscriptEvents:
         return made
 
     def _open_call(
-        self, id: str, name: str, arguments: Message, kind: str, content: Sequence[Message] = ()
+        self, id: str, name: str, arguments: JsonDict, kind: str, content: Sequence[JsonDict] = ()
     ) -> AcpToolCall:
         """`content`: of an edit whose input is not the change itself, what it changes."""
         self._answered = False
-        meta: Message = {}
+        meta: JsonDict = {}
         for step in reversed(self.preset.traits.name_path):
             meta = {step: meta or name}
         fields = {**meta, "toolCallId": id, "title": name, "kind": kind, "rawInput": arguments, "content": content}
@@ -153,7 +154,7 @@ class AcpTranscriptEvents:
         return tool
 
     def _close_call(
-        self, tool: AcpToolCall, status: Literal["ok", "error", "denied"], text: str, shown: Message
+        self, tool: AcpToolCall, status: Literal["ok", "error", "denied"], text: str, shown: JsonDict
     ) -> list[Event]:
         """`shown` is what the harness shows of it: of an edit, the file before and after it."""
         if status == "denied":
@@ -169,7 +170,7 @@ class AcpTranscriptEvents:
         return self._normaliser.action(tool)
 
 
-def changes(shown: Message) -> list[Message]:
+def changes(shown: JsonDict) -> list[JsonDict]:
     """What a call changes, or has changed, as content of ACP."""
     path, new = text_in(shown, "filePath"), shown.get("newContent")
     if not path or not isinstance(new, str):
@@ -177,7 +178,7 @@ def changes(shown: Message) -> list[Message]:
     return [{"type": "diff", "path": path, "oldText": text_in(shown, "originalContent"), "newText": new}]
 
 
-def tokens_of(used: Message, *, input: str, output: str, cached: str, thoughts: str) -> Tokens:
+def tokens_of(used: JsonDict, *, input: str, output: str, cached: str, thoughts: str) -> Tokens:
     """By the names that the harness has for them; what was cached is a part of the input."""
 
     def number(name: str) -> int:
@@ -192,15 +193,15 @@ def tokens_of(used: Message, *, input: str, output: str, cached: str, thoughts: 
     )
 
 
-def fields_in(values: Mapping[str, Any], name: str) -> Message:
+def fields_in(values: Mapping[str, Any], name: str) -> JsonDict:
     value: Any = values.get(name)
-    return cast("Message", value) if isinstance(value, dict) else {}
+    return cast("JsonDict", value) if isinstance(value, dict) else {}
 
 
-def members(value: Any) -> list[Message]:
+def members(value: Any) -> list[JsonDict]:
     """The objects in a list."""
     found = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("Message", each) for each in found if isinstance(each, dict)]
+    return [cast("JsonDict", each) for each in found if isinstance(each, dict)]
 
 
 def text_in(values: Mapping[str, Any], name: str) -> str:
@@ -208,7 +209,7 @@ def text_in(values: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def time_of(message: Message) -> float:
+def time_of(message: JsonDict) -> float:
     """Infinite: it does not say."""
     return parse_time(text_in(message, "timestamp"))
 

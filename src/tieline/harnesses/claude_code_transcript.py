@@ -20,7 +20,8 @@ from ..events import Done, Error, Event, Init, Other, Outcome, Status, Text, Tur
 from ..safe_file_read import read_regular
 from ..sessions.attached_session import MODE, SAID
 from ..wire.json_lines import decode_line
-from .transcript_file import Message, TranscriptCursor, TranscriptFile, TranscriptLine
+from ..wire.json_object import JsonDict
+from .transcript_file import TranscriptCursor, TranscriptFile, TranscriptLine
 
 MAX_RESULTS = 200
 """Results of calls that are kept: a prompt is settled by them, though its turn may be over by then."""
@@ -54,11 +55,11 @@ TURN_OVER = "turn_duration"
 
 
 class ClaudeCodeTranscriptFile(TranscriptFile):
-    def decode(self, raw: bytes) -> Message | None:
+    def decode(self, raw: bytes) -> JsonDict | None:
         return message_of(raw)
 
 
-def message_of(raw: bytes) -> Message | None:
+def message_of(raw: bytes) -> JsonDict | None:
     """None: it says nothing to us, or is none."""
     try:
         kind = decode_line(_KIND, raw).type
@@ -133,7 +134,7 @@ class TranscriptEvents:
             return []
         return self._told(events, line)
 
-    def _leave_out(self, message: Message) -> bool:
+    def _leave_out(self, message: JsonDict) -> bool:
         before, over = self.since > 0 and _time(message) < self.since, message.get("subtype") == TURN_OVER
         if over or (message["type"] == "user" and _begins_turn(message)):
             self._left_out = before and not over
@@ -159,7 +160,7 @@ class TranscriptEvents:
         between, self._between = self._between, []
         return [self.turn, *([Status(MODE, mode)] if mode else []), *between]
 
-    def _feed(self, message: Message) -> list[Event]:
+    def _feed(self, message: JsonDict) -> list[Event]:
         events: list[Event] = []
         if message["type"] == "assistant":
             events += self._init(message)
@@ -179,7 +180,7 @@ class TranscriptEvents:
         self._note_calls(message)
         return events
 
-    def _init(self, message: Message) -> list[Event]:
+    def _init(self, message: JsonDict) -> list[Event]:
         """With each model: a person may choose another at the terminal."""
         model = _text(_inner(message), "model")
         if model in (self._model, "<synthetic>"):
@@ -187,7 +188,7 @@ class TranscriptEvents:
         self._model = model
         return [Init(HARNESS, self.native_id, _text(message, "cwd"), model, _text(message, "version"))]
 
-    def _count(self, message: Message) -> None:
+    def _count(self, message: JsonDict) -> None:
         """A model call has a line for each of its parts, all with its usage."""
         inner = _inner(message)
         if (call := _text(inner, "id")) and call != self._model_call:
@@ -196,7 +197,7 @@ class TranscriptEvents:
             self._meter.model_call_started(usage)
             self._meter.model_call_ended(usage)
 
-    def _note_calls(self, message: Message) -> None:
+    def _note_calls(self, message: JsonDict) -> None:
         for block in _blocks(message):
             match block:
                 case {"type": "tool_use", "id": str(id)}:
@@ -225,7 +226,7 @@ class TranscriptEvents:
         return told
 
 
-def stream_message(line: Message) -> Message:
+def stream_message(line: JsonDict) -> JsonDict:
     """A line as the message that Claude Code prints for programs: the transcript has other names for some fields."""
     message = {**line, "tool_use_result": line.get("toolUseResult"), "compact_metadata": line.get("compactMetadata")}
     if refusal := _refusal(line):
@@ -255,7 +256,7 @@ def messages_in(path: Path, ids: Collection[str]) -> set[str]:
     return found
 
 
-def _words(message: Message) -> str | None:
+def _words(message: JsonDict) -> str | None:
     """What somebody said; None for the results of tools."""
     if isinstance(content := _inner(message).get("content"), str):
         return content
@@ -265,32 +266,32 @@ def _words(message: Message) -> str | None:
     return "\n".join(_text(block, "text") or f"[{block.get('type')}]" for block in parts)
 
 
-def _said_in_between(message: Message) -> str:
+def _said_in_between(message: JsonDict) -> str:
     """Empty: it is a notice of Claude Code's own."""
-    attachment: Message = message["attachment"]
+    attachment: JsonDict = message["attachment"]
     if attachment.get("commandMode") != "prompt":
         return ""
     return _words({"message": {"content": attachment.get("prompt")}}) or ""
 
 
-def _inner(message: Message) -> Message:
+def _inner(message: JsonDict) -> JsonDict:
     inner: Any = message.get("message")
-    return cast("Message", inner) if isinstance(inner, dict) else {}
+    return cast("JsonDict", inner) if isinstance(inner, dict) else {}
 
 
-def _blocks(message: Message) -> list[Message]:
+def _blocks(message: JsonDict) -> list[JsonDict]:
     content: Any = _inner(message).get("content")
     blocks = cast("list[Any]", content) if isinstance(content, list) else []
-    return [cast("Message", block) for block in blocks if isinstance(block, dict)]
+    return [cast("JsonDict", block) for block in blocks if isinstance(block, dict)]
 
 
-def _begins_turn(message: Message) -> bool:
+def _begins_turn(message: JsonDict) -> bool:
     if message.get("isSidechain") or message.get("isCompactSummary") or message.get("turnCompanion"):
         return False
     return "turnPosition" in message or (message.get("origin") is not None and _words(message) is not None)
 
 
-def _as_typed(message: Message, words: str) -> str:
+def _as_typed(message: JsonDict, words: str) -> str:
     """Commands, and what came by the socket, stand in words of Claude Code's own. Empty: the output of a command."""
     match message.get("origin"):
         case {"kind": "peer"}:
@@ -305,7 +306,7 @@ def _as_typed(message: Message, words: str) -> str:
     return "" if re.match(r"\s*<(bash-stdout|bash-stderr|local-command-)", words) else words
 
 
-def _time(message: Message) -> float:
+def _time(message: JsonDict) -> float:
     """Infinite: it does not say."""
     try:
         return datetime.fromisoformat(_text(message, "timestamp")).timestamp()
@@ -313,7 +314,7 @@ def _time(message: Message) -> float:
         return float("inf")
 
 
-def _refusal(message: Message) -> str:
+def _refusal(message: JsonDict) -> str:
     """Why a call was not carried out."""
     match message.get("permissionDecision"):
         case {"decision": "reject"}:

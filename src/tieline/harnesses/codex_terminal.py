@@ -7,7 +7,7 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from itertools import takewhile
 from typing import Any, Literal
@@ -45,6 +45,7 @@ from ..policy import Policy
 from ..sessions.attached_session import AT_THE_TERMINAL, MODE, SAID, AttachedSession, TerminalUnreachable
 from ..sessions.attacher import Attacher
 from ..sessions.records import Remote
+from ..wire.json_object import JsonObject
 from ..wire.jsonrpc import NoResponse, Peer, PeerGone, RpcError
 
 HARNESS = "codex"
@@ -66,8 +67,7 @@ MAX_OVER = 16
 MAX_EARLY = 100
 """Events of a turn that come before its prompt."""
 
-Params = Mapping[str, Any]
-Decision = Literal["allow", "deny"]
+CallDecision = Literal["allow", "deny"]
 
 log = logging.getLogger("tieline.mesh")
 
@@ -139,11 +139,11 @@ class CodexTerminal:
         self._pending_reasons = PendingReasons()
         self._sent_reasons: deque[str] = deque(maxlen=MAX_OVER)  # of denials: their answers have them
         self._live = asyncio.Event()  # what is notified is told at once
-        self._held: deque[tuple[str, Params]] = deque()
+        self._held: deque[tuple[str, JsonObject]] = deque()
         self._behind = asyncio.Event()  # something could not be told: begin again where the log ends
         self._stirred = asyncio.Event()
         self._asks: dict[asyncio.Task[Any], str] = {}  # whoever waits for a decision, and the tool call it is about
-        self._outcomes: dict[str, asyncio.Future[Decision]] = {}  # by tool call
+        self._outcomes: dict[str, asyncio.Future[CallDecision]] = {}  # by tool call
         self._ending: asyncio.Task[None] | None = None
         self._connection = asyncio.Lock()  # one after the other
 
@@ -231,7 +231,7 @@ class CodexTerminal:
         if path and running:
             self._rollout = await asyncio.to_thread(RolloutFile, path, running)
 
-    async def _missed_turns(self, peer: Peer) -> AsyncGenerator[Params]:
+    async def _missed_turns(self, peer: Peer) -> AsyncGenerator[JsonObject]:
         """Since the last one that was told to its end, oldest first. What was told is written before more is read."""
         last = self._session.record.cursor if self._session else ""
         if not last:
@@ -258,7 +258,7 @@ class CodexTerminal:
         async for turn in self._turns(peer, sortDirection="asc", cursor=newest["backwardsCursor"]):
             yield turn
 
-    async def _turns(self, peer: Peer, **page: Any) -> AsyncGenerator[Params]:
+    async def _turns(self, peer: Peer, **page: Any) -> AsyncGenerator[JsonObject]:
         while True:
             async with self._reading:
                 found = await self._page(peer, **page)
@@ -276,7 +276,7 @@ class CodexTerminal:
         if self._session is not None:
             await self._session.flush()
 
-    def _tell_turn(self, turn: Params) -> None:
+    def _tell_turn(self, turn: JsonObject) -> None:
         feed = self._normaliser.feed
         feed("turn/started", {"turn": turn})
         self._began = False  # its beginning is told again, if it was told
@@ -292,7 +292,7 @@ class CodexTerminal:
 
     # --- what the daemon says --------------------------------------------------------------------------
 
-    def notified(self, method: str, params: Params) -> None:
+    def notified(self, method: str, params: JsonObject) -> None:
         if method == "thread/settings/updated":
             self._note_settings(params.get("threadSettings") or {})
             return
@@ -302,28 +302,28 @@ class CodexTerminal:
             else:
                 self._held.append((method, params))
             return
-        about: Params = params.get("turn") or {}
+        about: JsonObject = params.get("turn") or {}
         turn = str(params.get("turnId") or about.get("id") or "")
         if turn in self._over:
             return
         if turn and turn != self._turn and method != "turn/started":  # its beginning was before ours
             self._normaliser.feed("turn/started", {"turn": {"id": turn}})
-        item: Params = params.get("item") or {}
+        item: JsonObject = params.get("item") or {}
         if method == "item/completed" and item.get("type") == "userMessage":
             self._hear(item)
         self._normaliser.feed(method, params)
 
-    def _note_settings(self, settings: Params) -> None:
+    def _note_settings(self, settings: JsonObject) -> None:
         if (session := self._session) is None:
             return
         if isinstance(model := settings.get("model"), str):
             self.thread = msgspec.structs.replace(self.thread, model=model)
             session.tell(Init(HARNESS, self.thread.id, self.thread.cwd, model, self.thread.cli_version or ""))
-        collaboration: Params = settings.get("collaborationMode") or {}
+        collaboration: JsonObject = settings.get("collaborationMode") or {}
         if isinstance(mode := collaboration.get("mode"), str):
             session.tell(Status(MODE, mode))
 
-    async def requested(self, method: str, params: Params, resolved: asyncio.Event) -> Any:
+    async def requested(self, method: str, params: JsonObject, resolved: asyncio.Event) -> Any:
         """An ask of the terminal's, which may answer it first: then it is resolved."""
         await self._live.wait()
         session, normaliser = self._session, self._normaliser
@@ -374,7 +374,7 @@ class CodexTerminal:
             self._outcomes.pop(ask.tool or key, None)
             outcome.cancel()
 
-    async def _send_reason(self, reason: str, params: Params) -> None:
+    async def _send_reason(self, reason: str, params: JsonObject) -> None:
         """A refusal has no place for its reason: that is said before, so that the model hears both at once."""
         self._sent_reasons.append(reason)
         try:
@@ -420,7 +420,7 @@ class CodexTerminal:
             self._refused.clear()
             self._meter.start_turn()
 
-    def _hear(self, item: Params) -> None:
+    def _hear(self, item: JsonObject) -> None:
         """The first words are the turn's prompt; others came in the middle of it."""
         words, id = _words(item), item["id"]
         if id in self._heard:
@@ -439,7 +439,7 @@ class CodexTerminal:
                 self._put(event)
             self._early.clear()
 
-    def _on_turn_ended(self, told: Params) -> None:
+    def _on_turn_ended(self, told: JsonObject) -> None:
         if told["id"] != self._turn:
             return
         self._read_rollout()
@@ -451,14 +451,14 @@ class CodexTerminal:
         else:
             self._end(told)
 
-    async def _end_after_asks(self, told: Params) -> None:
+    async def _end_after_asks(self, told: JsonObject) -> None:
         if self._asks:  # their ends may have come before this task began
             await asyncio.wait(list(self._asks), timeout=WITHDRAWN_S)
         await cancel_and_wait(*self._asks)
         self._end(told)
         self._go_on()
 
-    def _end(self, told: Params) -> None:
+    def _end(self, told: JsonObject) -> None:
         status, message, code = turn_outcome(told)
         if status in ("error", "max_budget") and not self._normaliser.failure:
             self._tell(Error(message or "the turn failed", code))
@@ -520,20 +520,20 @@ class CodexTerminal:
             self._normaliser.feed("rawResponseItem/completed", {"item": item})
 
 
-def _decide(outcome: "asyncio.Future[Decision]", decision: Decision) -> None:
+def _decide(outcome: "asyncio.Future[CallDecision]", decision: CallDecision) -> None:
     if not outcome.done():
         outcome.set_result(decision)
 
 
-def _began_at(turn: Params) -> float:
+def _began_at(turn: JsonObject) -> float:
     """0: it does not say."""
     return _time_of(turn["id"]) or float(turn.get("startedAt") or 0)
 
 
-def _after(last: str, page: Params) -> list[Params]:
+def _after(last: str, page: JsonObject) -> list[JsonObject]:
     """The turns of a page, newest first, that came after that one. It may be taken back since."""
 
-    def is_after(turn: Params) -> bool:
+    def is_after(turn: JsonObject) -> bool:
         return turn["id"] != last and not 0 < _time_of(turn["id"]) < _time_of(last)
 
     return list(takewhile(is_after, page["data"]))
@@ -547,6 +547,6 @@ def _time_of(turn: str) -> float:
     return 0.0
 
 
-def _words(item: Params) -> str:
+def _words(item: JsonObject) -> str:
     parts = (str(part.get("text") or f"[{part.get('type')}]") for part in item.get("content") or ())
     return "\n".join(parts)

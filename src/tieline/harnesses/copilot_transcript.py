@@ -16,8 +16,9 @@ from ..drivers.acp_presets import PRESETS
 from ..events import Error, Event, Outcome, Status
 from ..sessions.attached_session import SAID
 from ..wire.json_lines import decode_line
+from ..wire.json_object import JsonDict
 from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in, time_of, tokens_of
-from .transcript_file import Message, TranscriptCursor, TranscriptFile, TranscriptLine, first_line
+from .transcript_file import TranscriptCursor, TranscriptFile, TranscriptLine, first_line
 
 HARNESS = "copilot"
 PRESET = PRESETS[HARNESS]
@@ -47,17 +48,17 @@ class _Head(Struct, frozen=True, rename="camel"):
     start_time: datetime | None = None
 
 
-class _Record(Struct, frozen=True):
+class _CopilotRecord(Struct, frozen=True):
     type: str = ""
     data: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_RECORD = msgspec.json.Decoder(_Record)
+_RECORD = msgspec.json.Decoder(_CopilotRecord)
 _MESSAGE = msgspec.json.Decoder(dict[str, Any])
 
 
 class CopilotTranscriptFile(TranscriptFile):
-    def decode(self, raw: bytes) -> Message | None:
+    def decode(self, raw: bytes) -> JsonDict | None:
         try:
             return decode_line(_MESSAGE, raw) if decode_line(_RECORD, raw).type in TOLD else None
         except msgspec.MsgspecError:
@@ -161,7 +162,7 @@ class CopilotEvents(AcpTranscriptEvents):
         self._last = TranscriptCursor(line.start, line.id)
         return [*ended, *self._with_cursor(self._begin(prompt, line.message, line.id), line)]
 
-    def _feed_model(self, id: str, told: Message) -> list[Event]:
+    def _feed_model(self, id: str, told: JsonDict) -> list[Event]:
         said: list[Said] = []
         if thought := text_in(told, "reasoningText").strip():
             said.append(("agent_thought_chunk", thought))
@@ -177,7 +178,7 @@ class CopilotEvents(AcpTranscriptEvents):
             events += self._take()
         return events
 
-    def _feed_result(self, told: Message) -> list[Event]:
+    def _feed_result(self, told: JsonDict) -> list[Event]:
         tool = self.open_calls.get(text_in(told, "toolCallId"))
         if tool is None:
             return []
@@ -188,7 +189,7 @@ class CopilotEvents(AcpTranscriptEvents):
         status = "denied" if text_in(failed, "code") in DENIED else "error"
         return self._close_call(tool, status, text_in(failed, "message"), {})
 
-    def _changed_mode(self, told: Message) -> list[Event]:
+    def _changed_mode(self, told: JsonDict) -> list[Event]:
         """The mode of before as well: of the first one nothing else tells."""
         return [*self.mode(text_in(told, "previousMode")), *self.mode(text_in(told, "newMode"))]
 

@@ -19,8 +19,9 @@ from ..events import Error, Event, Other, Status
 from ..mesh.framing import NOTICE
 from ..sessions.attached_session import SAID
 from ..wire.json_lines import decode_line
+from ..wire.json_object import JsonDict
 from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in, time_of, tokens_of
-from .transcript_file import Message, TranscriptCursor, TranscriptFile, TranscriptLine, first_line
+from .transcript_file import TranscriptCursor, TranscriptFile, TranscriptLine, first_line
 
 HARNESS = "gemini"
 PRESET = PRESETS[HARNESS]
@@ -44,7 +45,7 @@ class _Set(Struct, frozen=True):
     messages: msgspec.Raw = msgspec.Raw()  # read no further: it may be a whole history
 
 
-class _Record(Struct, frozen=True):
+class _GeminiRecord(Struct, frozen=True):
     id: str = ""
     sessionId: str = ""
     startTime: datetime | None = None
@@ -52,14 +53,14 @@ class _Record(Struct, frozen=True):
     rewind: str = field(default="", name="$rewindTo")
 
 
-_RECORD = msgspec.json.Decoder(_Record)
+_RECORD = msgspec.json.Decoder(_GeminiRecord)
 _MESSAGE = msgspec.json.Decoder(dict[str, Any])
-HISTORY: Message = {"type": "history"}
+HISTORY: JsonDict = {"type": "history"}
 """Stands for the line that ends a history written down again."""
 
 
 class GeminiTranscriptFile(TranscriptFile):
-    def decode(self, raw: bytes) -> Message | None:
+    def decode(self, raw: bytes) -> JsonDict | None:
         try:
             record = decode_line(_RECORD, raw)
             if record.set is not None:
@@ -164,11 +165,11 @@ class GeminiEvents(AcpTranscriptEvents):
             return []
         return self._with_cursor([Status(text_in(line.message, "type"), words)], line)
 
-    def _feed_model(self, message: Message) -> list[Event]:
+    def _feed_model(self, message: JsonDict) -> list[Event]:
         id = text_in(message, "id")
         events = self._init(text_in(message, "model"))
         if isinstance(used := message.get("tokens"), dict):
-            used = cast("Message", used)
+            used = cast("JsonDict", used)
             self._spent[id] = tokens_of(used, input="input", output="output", cached="cached", thoughts="thoughts")
         if id not in self._told and (said := _said(message)):
             self._told.add(id)
@@ -180,7 +181,7 @@ class GeminiEvents(AcpTranscriptEvents):
 
     # --- tool calls ------------------------------------------------------------------------------------------
 
-    def announce(self, name: str, arguments: Message) -> TellAfter:
+    def announce(self, name: str, arguments: JsonDict) -> TellAfter:
         """A hook told that this call begins. Calls have no id there, so ours is made of what both ways tell."""
         digest = _digest(name, arguments)
         number = self._announced.get(digest, 0)
@@ -190,7 +191,7 @@ class GeminiEvents(AcpTranscriptEvents):
         self._open_call(_call_id(name, digest, number), name, arguments, KINDS.get(name, "other"))
         return [(event, "") for event in self._take()]
 
-    def _feed_call(self, call: Message) -> list[Event]:
+    def _feed_call(self, call: JsonDict) -> list[Event]:
         native, name, arguments = text_in(call, "id"), text_in(call, "name"), fields_in(call, "args")
         if (id := self._ids.get(native)) is None:
             digest = _digest(name, arguments)
@@ -207,7 +208,7 @@ class GeminiEvents(AcpTranscriptEvents):
         return self._close_call(tool, "error" if failed else "ok", text, fields_in(call, "resultDisplay"))
 
 
-def _digest(name: str, arguments: Message) -> str:
+def _digest(name: str, arguments: JsonDict) -> str:
     return hashlib.sha256(msgspec.json.encode([name, arguments], order="deterministic")).hexdigest()[:12]
 
 
@@ -216,7 +217,7 @@ def _call_id(name: str, digest: str, number: int) -> str:
     return f"{name}{PRESET.name_separator}{digest}-{number}"
 
 
-def _said(message: Message) -> list[Said]:
+def _said(message: JsonDict) -> list[Said]:
     """The thoughts and the text of a message."""
     said: list[Said] = []
     for thought in members(message.get("thoughts")):
@@ -228,7 +229,7 @@ def _said(message: Message) -> list[Said]:
     return said
 
 
-def _words(message: Message) -> str:
+def _words(message: JsonDict) -> str:
     return "".join(_texts(message.get("content"))).strip()
 
 
@@ -240,17 +241,17 @@ def _texts(content: Any) -> list[str]:
     found: list[str] = []
     for part in parts:
         if isinstance(part, str | dict):
-            found.append(part if isinstance(part, str) else text_in(cast("Message", part), "text"))
+            found.append(part if isinstance(part, str) else text_in(cast("JsonDict", part), "text"))
     return [text for text in found if text]
 
 
-def _has_results(message: Message) -> bool:
+def _has_results(message: JsonDict) -> bool:
     content: Any = message.get("content")
     parts = cast("list[Any]", content) if isinstance(content, list) else [content]
     return any(isinstance(part, dict) and "functionResponse" in part for part in parts)
 
 
-def _result(call: Message) -> str:
+def _result(call: JsonDict) -> str:
     """What it returned to the model, without Gemini's own marks."""
     texts: list[str] = []
     for part in members(call.get("result")):

@@ -24,7 +24,7 @@ BACKUPS_KEPT = 5
 """Of each file."""
 MAX_FILE = 64 << 20
 
-State = Literal["installed", "outdated", "missing"]
+InstallState = Literal["installed", "outdated", "missing"]
 
 
 class CannotInstall(TielineError):
@@ -49,7 +49,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
 class FileState(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     what: str
-    state: State
+    state: InstallState
     problem: str = ""
 
 
@@ -101,7 +101,7 @@ def installed_for(harness: Harness, options: InstallOptions, cwd: str) -> bool:
 
 
 def _look(file: ManagedFile) -> FileState:
-    state: State = "missing"
+    state: InstallState = "missing"
     problem = ""
     try:
         text, _ = _decode(_read(_target(file.path)))

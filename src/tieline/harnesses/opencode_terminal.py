@@ -6,7 +6,7 @@ history again, message by message; what was told before is not told again.
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from ..mesh.push import HarnessSession, Unreachable
 from ..sessions.attached_session import AT_THE_TERMINAL, MODE, SAID, AttachedSession, TerminalUnreachable
 from ..sessions.records import Remote
 from ..wire.json_lines import decode_line
+from ..wire.json_object import JsonObject
 from .attached_plugin_reach import TerminalBehind
 
 FLUSH_S = 30.0
@@ -36,7 +37,6 @@ FLUSH_S = 30.0
 UNFINISHED = ("tool-calls", "unknown")
 """How a model call finishes that is not the last of its turn."""
 
-Raw = Mapping[str, Any]
 _RESULT = msgspec.json.Decoder()
 
 
@@ -60,7 +60,7 @@ class OpenCodeTerminal:
         self._since = 0.0
         self._model = self._mode = ""
         self._cursor = ""  # the last message of the last turn
-        self._last_answer: Raw = {}
+        self._last_answer: JsonObject = {}
         self._ending = False
         self._taking = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -164,7 +164,7 @@ class OpenCodeTerminal:
 
     def _on_event(self, event: dict[str, Any]) -> None:
         try:
-            properties: Raw = event.get("properties") or {}
+            properties: JsonObject = event.get("properties") or {}
             match event.get("type"):
                 case "tieline.reading":
                     self.normaliser.mark_gap()
@@ -180,16 +180,16 @@ class OpenCodeTerminal:
             if self._turn is not None:
                 self._turn.emit(Other(event, SOURCE))
 
-    def _is_over(self, properties: Raw) -> bool:
+    def _is_over(self, properties: JsonObject) -> bool:
         """Whether it is about a message of a turn that is over, or one that may not be read."""
-        info: Raw = properties.get("info") or {}
+        info: JsonObject = properties.get("info") or {}
         if info and info["time"]["created"] / 1000 < self._since:
             return True
-        part: Raw = properties.get("part") or {}
+        part: JsonObject = properties.get("part") or {}
         message = info.get("id") or part.get("messageID") or properties.get("messageID")
         return isinstance(message, str) and message <= self._cursor
 
-    def _on_live(self, event: dict[str, Any], properties: Raw) -> None:
+    def _on_live(self, event: dict[str, Any], properties: JsonObject) -> None:
         kind = event["type"]
         if kind == "message.updated":
             self._message(properties["info"])
@@ -210,7 +210,7 @@ class OpenCodeTerminal:
         elif hook := self._asks.hooks.get(kind):
             hook(properties)
 
-    def _read(self, info: Raw, parts: Sequence[dict[str, Any]]) -> None:
+    def _read(self, info: JsonObject, parts: Sequence[dict[str, Any]]) -> None:
         """A message of the history, whole."""
         if info["role"] == "user" and self._turn is not None and self._begins_turn(info, parts):
             self._finish(self._turn)
@@ -221,7 +221,7 @@ class OpenCodeTerminal:
                 for told in self.normaliser.feed_part(part):
                     self._turn.emit(told)
 
-    def _begins_turn(self, info: Raw, parts: Sequence[Raw]) -> bool:
+    def _begins_turn(self, info: JsonObject, parts: Sequence[JsonObject]) -> bool:
         """Whether a message came after the end of the turn before it, and not in its midst."""
         last = self._last_answer
         if info["sessionID"] != self.native_id or info["id"] in self._known or not last:
@@ -231,7 +231,7 @@ class OpenCodeTerminal:
         over = last.get("error") or last.get("finish", "") not in UNFINISHED
         return bool(over) and info["time"]["created"] >= last["time"].get("completed", float("inf"))
 
-    def _on_read(self, properties: Raw) -> None:
+    def _on_read(self, properties: JsonObject) -> None:
         """The history is told; this is how the session is now."""
         idle = properties["status"] == "idle"
         if not idle and self._said:
@@ -248,7 +248,7 @@ class OpenCodeTerminal:
 
     # --- a turn's course -----------------------------------------------------------------------------------
 
-    def _message(self, info: Raw) -> None:
+    def _message(self, info: JsonObject) -> None:
         if info["role"] == "user":
             self.normaliser.users.add(info["id"])
         if self._turn is not None:
@@ -272,7 +272,7 @@ class OpenCodeTerminal:
                     self._turn.note(info)
         self._state.message(info)
 
-    def _note_prompt(self, part: Raw) -> None:
+    def _note_prompt(self, part: JsonObject) -> None:
         if (texts := self._said.get(part["messageID"])) is not None:
             if part["type"] == "text" and not part.get("synthetic"):
                 texts[part["id"]] = part["text"]
@@ -312,8 +312,8 @@ class OpenCodeTerminal:
         elif self._session is not None:
             self._session.activity("idle" if kind == "idle" and self._turn is None else "working")
 
-    def _error(self, properties: Raw) -> None:
-        error: Raw = properties.get("error") or {}
+    def _error(self, properties: JsonObject) -> None:
+        error: JsonObject = properties.get("error") or {}
         name, message = str(error.get("name", "")), error_message(error)
         if self._turn is not None and self._state.error(properties.get("sessionID", ""), name, message):
             self._turn.emit(Error(message, name, recoverable=True))
@@ -362,7 +362,7 @@ class _TerminalTurn(Turn):
         self._times: list[float] = []
         super().__init__(Prompt(prompt), self._ask_session)
 
-    def note(self, info: Raw) -> None:
+    def note(self, info: JsonObject) -> None:
         """A message of it."""
         self.last = max(self.last, info["id"])
         self._times += [info["time"]["created"], info["time"].get("completed", 0)]

@@ -51,8 +51,8 @@ ACTIVITIES: Mapping[str, Activity] = {"SessionStart": "idle", "UserPromptSubmit"
 UNREVIEWED_MODES = frozenset({"auto", "auto-edit", "yolo"})
 """In these Qwen Code does something without asking its person."""
 
-Outcome = Literal["delivered", "held", "denied", "refused", "expired", "misaddressed", "dropped"]
-REASONS: Mapping[Outcome, str] = {
+DeliveryOutcome = Literal["delivered", "held", "denied", "refused", "expired", "misaddressed", "dropped"]
+REASONS: Mapping[DeliveryOutcome, str] = {
     "held": "Qwen Code holds messages until its person accepts them (/peers); its hooks bring them with the next turn",
     "denied": "the person at the terminal declined the message",
     "refused": "Qwen Code takes no messages from other programs",
@@ -100,7 +100,7 @@ class KeptSession(Struct, frozen=True):
 
 
 class DeliveryReceipt(Struct, frozen=True, rename="camel"):
-    status: Outcome
+    status: DeliveryOutcome
     orig_msg_id: str
 
 
@@ -241,7 +241,7 @@ class QwenReach(ReadAlongReach[QwenSession, QwenTerminal]):
                 self._hooked[file.session_id] = replace(hooked, activity="working")
                 self._changed.set()
 
-    async def _send(self, file: QwenSession, text: str, mode: str) -> Outcome:
+    async def _send(self, file: QwenSession, text: str, mode: str) -> DeliveryOutcome:
         async with DeliveryReceipts(file.pid) as receipts:
             id = str(uuid.uuid4())
             frame = {
@@ -272,7 +272,7 @@ class DeliveryReceipts:
     def __init__(self, pid: int) -> None:
         self.token = secrets.token_hex(32)
         self._from = (pid, os.getuid())
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[str, DeliveryOutcome] = {}
         self._came = asyncio.Event()
 
     @property
@@ -293,7 +293,7 @@ class DeliveryReceipts:
         self._server.close()
         self._remove()
 
-    async def outcome(self, id: str) -> Outcome:
+    async def outcome(self, id: str) -> DeliveryOutcome:
         try:
             async with asyncio.timeout(RECEIPT_S):
                 while id not in self._outcomes:

@@ -15,8 +15,9 @@ from ..drivers.acp_presets import PRESETS
 from ..events import Error, Event, Outcome, Status
 from ..sessions.attached_session import SAID
 from ..wire.json_lines import decode_line
+from ..wire.json_object import JsonDict
 from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in, time_of, tokens_of
-from .transcript_file import Message, TranscriptCursor, TranscriptFile, TranscriptLine
+from .transcript_file import TranscriptCursor, TranscriptFile, TranscriptLine
 
 HARNESS = "qwen"
 PRESET = PRESETS[HARNESS]
@@ -59,17 +60,17 @@ PEER = re.compile(r"<cross_session_message [^>]*>\n(.*)\n</cross_session_message
 """Around what somebody else said; its own tags are defused there."""
 
 
-class _Record(Struct, frozen=True):
+class _QwenRecord(Struct, frozen=True):
     type: str = ""
     subtype: str = ""
 
 
-_RECORD = msgspec.json.Decoder(_Record)
+_RECORD = msgspec.json.Decoder(_QwenRecord)
 _MESSAGE = msgspec.json.Decoder(dict[str, Any])
 
 
 class QwenTranscriptFile(TranscriptFile):
-    def decode(self, raw: bytes) -> Message | None:
+    def decode(self, raw: bytes) -> JsonDict | None:
         try:
             record = decode_line(_RECORD, raw)
             return None if meaning(record.type, record.subtype) == "own" else decode_line(_MESSAGE, raw)
@@ -141,7 +142,7 @@ class QwenEvents(AcpTranscriptEvents):
         self._last = TranscriptCursor(line.start, line.id)
         return [*ended, *self._with_cursor(self._begin(_prompt(line.message), line.message, line.id), line)]
 
-    def _feed_model(self, id: str, message: Message) -> list[Event]:
+    def _feed_model(self, id: str, message: JsonDict) -> list[Event]:
         events = self._init(text_in(message, "model"))
         if used := fields_in(message, "usageMetadata"):
             self._spent[id] = tokens_of(
@@ -168,7 +169,7 @@ class QwenEvents(AcpTranscriptEvents):
                 events += self._take()
         return events
 
-    def _feed_result(self, message: Message) -> list[Event]:
+    def _feed_result(self, message: JsonDict) -> list[Event]:
         about = fields_in(message, "toolCallResult")
         tool = self.open_calls.get(text_in(about, "callId"))
         if tool is None:
@@ -183,7 +184,7 @@ class QwenEvents(AcpTranscriptEvents):
             case _:
                 return self._close_call(tool, "error", text, {})
 
-    def _feed_telemetry(self, message: Message) -> None:
+    def _feed_telemetry(self, message: JsonDict) -> None:
         told = fields_in(fields_in(message, "systemPayload"), "uiEvent")
         match told.get("event.name"):
             case _ if "subagent_id" in told:
@@ -198,7 +199,7 @@ class QwenEvents(AcpTranscriptEvents):
                 pass
 
 
-def _prompt(message: Message) -> str:
+def _prompt(message: JsonDict) -> str:
     """As the person wrote it: hooks may have added something."""
     texts = (text_in(part, "text") for part in members(fields_in(message, "message").get("parts")))
     words = "\n".join(filter(None, texts))
@@ -207,7 +208,7 @@ def _prompt(message: Message) -> str:
     return text_in(fields_in(message, "systemPayload"), "displayText") or words
 
 
-def _result(message: Message) -> str:
+def _result(message: JsonDict) -> str:
     """What a call returned to the model."""
     texts: list[str] = []
     for part in members(fields_in(message, "message").get("parts")):

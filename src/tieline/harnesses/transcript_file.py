@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from ..safe_file_read import read_regular
+from ..wire.json_object import JsonDict
 
 READ_BYTES = 512 * 1024
 """Read at once, if a line is not longer."""
@@ -27,8 +28,6 @@ MAX_HEAD = 64 * 1024
 TAIL_BYTES = 64
 """The end of what was read last. If it is not there any more, the file was written anew."""
 MAX_PROJECTS = 10_000
-
-Message = dict[str, Any]
 
 
 class _Time(Struct, frozen=True):
@@ -61,7 +60,7 @@ class TranscriptCursor(Struct, frozen=True):
 class TranscriptLine(Struct, frozen=True):
     start: int
     """Its first byte."""
-    message: Message
+    message: JsonDict
 
     @property
     def id(self) -> str:
@@ -81,7 +80,7 @@ class TranscriptFile:
         self._last = cursor  # the last line that was read
         self._skipping = False  # the rest of a line that is too long
 
-    def decode(self, raw: bytes) -> Message | None:
+    def decode(self, raw: bytes) -> JsonDict | None:
         """None: the line says nothing to us, or is none."""
         raise NotImplementedError
 

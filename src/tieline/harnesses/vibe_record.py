@@ -19,8 +19,9 @@ from msgspec import Struct
 
 from ..safe_file_read import open_file, open_folder, read_inside
 from ..wire.json_lines import decode_line
+from ..wire.json_object import JsonDict
 from .acp_transcript import fields_in, members, text_in
-from .transcript_file import MAX_LINE, Message, TranscriptCursor, TranscriptFile, TranscriptLine
+from .transcript_file import MAX_LINE, TranscriptCursor, TranscriptFile, TranscriptLine
 
 META = "meta.json"
 MAX_META = 1024 * 1024
@@ -38,7 +39,7 @@ ENDS = frozenset(("completed", "failed", "interrupted"))
 Kind = Literal["begin", "entry", "usage", "asked", "answered", "end"]
 """A turn begins, a part of it is there or has changed, a model call has spent something, something is asked, that is
 decided, the turn is over."""
-Told = tuple[Kind, Message]
+Told = tuple[Kind, JsonDict]
 
 
 class VibeMeta(Struct, frozen=True):
@@ -47,8 +48,8 @@ class VibeMeta(Struct, frozen=True):
     session_id: str = ""
     parent_session_id: str | None = None
     start_time: str = ""
-    environment: Message = {}
-    config: Message | None = None
+    environment: JsonDict = {}
+    config: JsonDict | None = None
 
     @property
     def cwd(self) -> str:
@@ -68,14 +69,14 @@ class _Manifest(Struct, frozen=True):
     projection_state: _Part
 
 
-class _Record(Struct, frozen=True):
+class _VibeRecord(Struct, frozen=True):
     sequence: int
     type: str
     payload: msgspec.Raw
 
 
-_RECORD = msgspec.json.Decoder(_Record)
-_MESSAGE = msgspec.json.Decoder(Message)
+_RECORD = msgspec.json.Decoder(_VibeRecord)
+_MESSAGE = msgspec.json.Decoder(JsonDict)
 
 
 def read_meta(record: Path) -> VibeMeta | None:
@@ -95,14 +96,14 @@ class VibeRecord(TranscriptFile):
         self._next = 0  # the number of the journal's line that comes next; 0: begin with a generation
         self._segment: int = 0  # the one that is read, by the number of its first line
         self._chunks: deque[str] = deque()  # of the history, those that are not read yet
-        self._state: Message | None = None  # after the history
+        self._state: JsonDict | None = None  # after the history
         self._at = 0  # the number of the line that is read
         self._turn = self._ended = ""  # the turn that began last, and the one that ended last
         self._begun: deque[str] = deque(maxlen=MAX_BEGUN)
         self._wanted = ""  # the turn up to whose end all is told already
         self._found = False
 
-    def decode(self, raw: bytes) -> Message | None:
+    def decode(self, raw: bytes) -> JsonDict | None:
         try:
             record = decode_line(_RECORD, raw)
             payload = decode_line(_MESSAGE, bytes(record.payload)) if record.type in TOLD else {}
@@ -154,7 +155,7 @@ class VibeRecord(TranscriptFile):
             yield from self._begins(turn, [])
             yield from self._ends(turn)
 
-    def _begins(self, turn: Message, entries: list[Message]) -> Iterator[Told]:
+    def _begins(self, turn: JsonDict, entries: list[JsonDict]) -> Iterator[Told]:
         """If it is another turn than the last one. How that ended may not be told any more: then it ends with this."""
         id = text_in(turn, "id")
         if not id or id in self._begun:
@@ -166,7 +167,7 @@ class VibeRecord(TranscriptFile):
         )
         yield "begin", {**turn, "prompt": "".join(map(content_text, said))}
 
-    def _ends(self, turn: Message) -> Iterator[Told]:
+    def _ends(self, turn: JsonDict) -> Iterator[Told]:
         if turn.get("status") in ENDS and text_in(turn, "id") != self._ended:
             yield "end", {**turn, "model": self._model()}
 
@@ -202,7 +203,7 @@ class VibeRecord(TranscriptFile):
             self._wanted = ""
         return told, more
 
-    def _of_record(self, record: Message) -> Iterator[Told]:
+    def _of_record(self, record: JsonDict) -> Iterator[Told]:
         payload = fields_in(record, "payload")
         match record["type"]:
             case "projection_delta":
@@ -218,7 +219,7 @@ class VibeRecord(TranscriptFile):
             case _:
                 pass
 
-    def _of_delta(self, steps: list[Message]) -> Iterator[Told]:
+    def _of_delta(self, steps: list[JsonDict]) -> Iterator[Told]:
         entries = [entry for step in steps if (entry := fields_in(step, "entry"))]
         for step in steps:  # all of them anew
             entries += [entry for entry in members(step.get("entries")) if entry.get("turnId") == self._turn]
@@ -262,5 +263,5 @@ class VibeRecord(TranscriptFile):
         return read_inside(str(self.path), name, MAX_LINE)
 
 
-def content_text(entry: Message) -> str:
+def content_text(entry: JsonDict) -> str:
     return "\n".join(filter(None, (text_in(part, "text") for part in members(entry.get("content")))))

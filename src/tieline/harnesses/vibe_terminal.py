@@ -10,9 +10,10 @@ from ..drivers.acp.permissions import permission_ask, questions_of
 from ..drivers.acp.tools import AcpToolCall
 from ..events import Ask
 from ..sessions.attached_session import AttachedSession
+from ..wire.json_object import JsonDict
 from .acp_hooked_terminal import HookedTerminal, HookNote
 from .acp_transcript import fields_in, members, text_in
-from .transcript_file import Message, TranscriptCursor, TranscriptLine
+from .transcript_file import TranscriptCursor, TranscriptLine
 from .vibe_record import VibeRecord
 from .vibe_transcript import PRESET, VibeEvents, tool_name
 
@@ -36,7 +37,7 @@ class VibeTerminal(HookedTerminal[VibeEvents]):
     ) -> None:
         super().__init__(process, session, cwd, path, since=since, reading=reading)
         self._asked_about: dict[str, str] = {}  # what is asked → the call that it is about
-        self._unshown: dict[str, Message] = {}  # what is asked and not shown yet
+        self._unshown: dict[str, JsonDict] = {}  # what is asked and not shown yet
         self._caught_up = False
 
     def _new_events(self, cursor: TranscriptCursor) -> VibeEvents:
@@ -87,12 +88,12 @@ class VibeTerminal(HookedTerminal[VibeEvents]):
         for id in list(self._unshown):
             await self._show_asked(attached, id, self._unshown.pop(id))
 
-    async def _show_asked(self, attached: AttachedSession, id: str, told: Message) -> None:
+    async def _show_asked(self, attached: AttachedSession, id: str, told: JsonDict) -> None:
         ask = await self._build_ask(told)
         self._asked_about[id] = ask.tool
         await self._show(attached, ask)
 
-    async def _build_ask(self, told: Message) -> Ask:
+    async def _build_ask(self, told: JsonDict) -> Ask:
         detail = fields_in(told, "detail")
         if detail.get("kind") == "user_input":
             questions = questions_of(members(fields_in(detail, "request").get("questions")))
@@ -106,7 +107,7 @@ class VibeTerminal(HookedTerminal[VibeEvents]):
         return await permission_ask("", tool, self._events.action(tool), {"toolCall": told}, PRESET, self._cwd)
 
 
-def _is_allowed(output: Message) -> bool:
+def _is_allowed(output: JsonDict) -> bool:
     """Of a question: whether it was answered."""
     if text_in(output, "type") == "user_input":
         return fields_in(output, "result").get("cancelled") is False

@@ -9,8 +9,9 @@ from ..drivers.acp.tools import AcpToolCall
 from ..drivers.acp_presets import PRESETS
 from ..events import Error, Event, Outcome, Status
 from ..sessions.attached_session import SAID
+from ..wire.json_object import JsonDict
 from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in, tokens_of
-from .transcript_file import Message, TranscriptCursor, TranscriptLine
+from .transcript_file import TranscriptCursor, TranscriptLine
 from .vibe_record import content_text
 
 HARNESS = "vibe"
@@ -73,7 +74,7 @@ class VibeEvents(AcpTranscriptEvents):
             ended = self._with_cursor([Error(self._problem)], TranscriptLine(self._last.start, {}))
         return [*ended, *super().end_turn(outcome or ("success" if self.may_be_over else "interrupted"))]
 
-    def _feed_beginning(self, line: TranscriptLine, told: Message) -> TellAfter:
+    def _feed_beginning(self, line: TranscriptLine, told: JsonDict) -> TellAfter:
         id, began = text_in(told, "id"), _seconds(told.get("startedAt"))
         if self.turn is not None and self.turn.id == id:  # it is read once more
             return []
@@ -87,14 +88,14 @@ class VibeEvents(AcpTranscriptEvents):
         self.began_at = began
         return [*ended, *self._with_cursor(events, line)]
 
-    def _feed_end(self, line: TranscriptLine, told: Message) -> TellAfter:
+    def _feed_end(self, line: TranscriptLine, told: JsonDict) -> TellAfter:
         events = self._with_cursor(self._init(text_in(told, "model")), line)
         outcome = OUTCOMES.get(text_in(told, "status"))
         if outcome == "error":
             self._problem = text_in(fields_in(told, "error"), "message") or "the model did not answer"
         return [*events, *self.end_turn(outcome)]
 
-    def _feed_checkpoint(self, told: Message) -> TellAfter:
+    def _feed_checkpoint(self, told: JsonDict) -> TellAfter:
         """Most stand between two turns."""
         match told.get("kind"):
             case "compaction":
@@ -109,7 +110,7 @@ class VibeEvents(AcpTranscriptEvents):
             self._between += events
         return []
 
-    def _feed_message(self, told: Message) -> list[Event]:
+    def _feed_message(self, told: JsonDict) -> list[Event]:
         id, text = text_in(told, "id"), content_text(told) or text_in(told, "text")
         if told.get("role") == "user":
             if id == self._input:
@@ -119,7 +120,7 @@ class VibeEvents(AcpTranscriptEvents):
         said: Said = ("agent_thought_chunk" if told.get("type") == "reasoning" else "agent_message_chunk", text)
         return self._say(id, [said]) if text.strip() else []
 
-    def _feed_call(self, told: Message) -> list[Event]:
+    def _feed_call(self, told: JsonDict) -> list[Event]:
         id, state, events = text_in(told, "id"), fields_in(told, "state"), list[Event]()
         if id in self.closed_calls:
             return []
@@ -140,7 +141,7 @@ class VibeEvents(AcpTranscriptEvents):
                 why = text_in(error, "message") or text_in(state, "reason") or text_in(state, "status")
                 return [*events, *self._close_call(tool, status, why, {})]
 
-    def _begin_call(self, id: str, detail: Message) -> AcpToolCall:
+    def _begin_call(self, id: str, detail: JsonDict) -> AcpToolCall:
         name, given = text_in(detail, "toolName"), fields_in(detail, "input")
         kind = KINDS.get(name, "other")
         if kind == "task":
@@ -155,7 +156,7 @@ def tool_name(name: str) -> str:
     return f"mcp__{group.removeprefix(MCP_GROUP)}__{tool}" if group.startswith(MCP_GROUP) else tool
 
 
-def changed_texts(given: Message) -> list[Message]:
+def changed_texts(given: JsonDict) -> list[JsonDict]:
     """What a call for an edit changes, as content of ACP."""
     path = text_in(given, "path") or text_in(given, "file_path")
     blocks = [(text_in(block, "old_str"), text_in(block, "new_str")) for block in members(given.get("content"))]
@@ -163,7 +164,7 @@ def changed_texts(given: Message) -> list[Message]:
     return [{"type": "diff", "path": path, "oldText": old, "newText": new} for old, new in texts]
 
 
-def _result(state: Message) -> str:
+def _result(state: JsonDict) -> str:
     """What a call returned to the model."""
     output = fields_in(state, "output")
     given = fields_in(output, "structured_content")

@@ -39,7 +39,7 @@ MAX_LIST = 100
 """Members of one answer: more would fill a model's context."""
 
 Count = Annotated[int, Meta(ge=1, le=MAX_FETCH)]
-Found = Annotated[int, Meta(ge=1, le=MAX_LIST)]
+FoundCount = Annotated[int, Meta(ge=1, le=MAX_LIST)]
 To = Annotated[str, Meta(description="name or id of a member")]
 Wanted = Annotated[str, Meta(description="your current task")]
 
@@ -78,12 +78,12 @@ class FilterArguments(ToolArguments, frozen=True, kw_only=True):
 
 
 class ListArguments(FilterArguments, frozen=True, kw_only=True):
-    limit: Found = 50
+    limit: FoundCount = 50
 
 
 class FindArguments(FilterArguments, frozen=True, kw_only=True):
     query: str
-    limit: Found = 10
+    limit: FoundCount = 10
 
 
 class SendArguments(ToolArguments, frozen=True, kw_only=True):

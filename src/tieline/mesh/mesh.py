@@ -57,7 +57,7 @@ MAX_WAIT_S = 100.0
 MAX_BROADCAST = 100
 MAX_HISTORY = 200
 
-Refusal = Callable[[str, str], None]
+OnRefused = Callable[[str, str], None]
 """Told who was refused and why, for the audit log."""
 
 
@@ -70,7 +70,7 @@ class Mesh:
         relay: Relay,
         *,
         machine: str = "",
-        on_refused: Refusal = lambda who, why: None,
+        on_refused: OnRefused = lambda who, why: None,
         attached: Callable[[str, str], str] = lambda harness, session: "",
     ) -> None:
         """`attached`: the id of the session of a terminal on this machine, by its harness and that one's own id."""

@@ -38,7 +38,7 @@ class UnreadNotice(Struct, frozen=True, kw_only=True):
         return f"{many} for {self.member.name}"
 
 
-Notify = Callable[[UnreadNotice], Awaitable[None]]
+SendNotice = Callable[[UnreadNotice], Awaitable[None]]
 
 
 class UnreadNotices:
@@ -48,7 +48,7 @@ class UnreadNotices:
         self,
         mesh: Mesh,
         subscribe: Callable[[Callable[[MessageReceipt], None]], Callable[[], None]],
-        notify: Notify,
+        notify: SendNotice,
         *,
         after_s: float = AFTER_S,
     ) -> None:

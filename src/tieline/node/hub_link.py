@@ -38,7 +38,7 @@ REFUSED = Backoff(60.0, 60.0)
 CLOSE_S = 2.0
 TRIM_S = 3600.0
 
-State = Literal["away", "joined", "refused"]
+JoinState = Literal["away", "joined", "refused"]
 
 _decode = msgspec.json.Decoder(p.AnyDownFrame).decode
 
@@ -62,7 +62,7 @@ class Ended(Exception):
 class LinkStatus(Struct, frozen=True, kw_only=True):
     """How the link is."""
 
-    state: State = "away"
+    state: JoinState = "away"
     problem: str = ""
     limits: tuple[str, ...] = ()
 

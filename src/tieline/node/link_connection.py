@@ -29,8 +29,8 @@ LOOK_AGAIN_S = 60.0
 _encode = msgspec.json.encode
 
 TABLES: tuple[Literal["sessions", "prompts", "asks"], ...] = (SESSIONS, PROMPTS, ASKS)
-Send = Callable[[p.AnyUpFrame], Awaitable[None]]
-Receive = Callable[[], Awaitable[p.AnyDownFrame]]
+SendUp = Callable[[p.AnyUpFrame], Awaitable[None]]
+ReceiveDown = Callable[[], Awaitable[p.AnyDownFrame]]
 
 
 class LinkConnection:
@@ -41,7 +41,7 @@ class LinkConnection:
         inbox: CommandInbox,
         outbox: ResultOutbox,
         welcome: p.LinkWelcome,
-        send: Send,
+        send: SendUp,
         hub: str,
     ) -> None:
         """`hub` is its address."""
@@ -61,7 +61,7 @@ class LinkConnection:
         self._readers = asyncio.Semaphore(READERS)
         self._ahead_s = time.time() - welcome.at if welcome.at else 0.0  # our clock, of the hub's
 
-    async def run(self, receive: Receive) -> None:
+    async def run(self, receive: ReceiveDown) -> None:
         """Until something fails: the connection, mostly."""
         changed = self._status.set
         self._executor.agents.changed.append(changed)
@@ -91,7 +91,7 @@ class LinkConnection:
 
     # --- down ------------------------------------------------------------------------------------------
 
-    async def _listen(self, receive: Receive) -> None:
+    async def _listen(self, receive: ReceiveDown) -> None:
         while True:
             frame = await receive()
             match frame:

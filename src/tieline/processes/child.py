@@ -125,4 +125,4 @@ class Spawned:
     def close(self) -> None: ...
 
 
-Child = Reaped | Spawned
+AnyChild = Reaped | Spawned

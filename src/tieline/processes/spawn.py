@@ -14,7 +14,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 
 from . import guard_client, process_table, reaper
-from .child import Child, Reaped, Spawned
+from .child import AnyChild, Reaped, Spawned
 
 MAX_SAID = 32 * 1024
 """Bytes said ahead: a pipe takes them at once, whether or not anybody reads yet."""
@@ -27,7 +27,7 @@ started: ContextVar[list[str] | None] = ContextVar("started", default=None)
 class SpawnedProcess:
     """A child that was started and not yet attached to an event loop."""
 
-    def __init__(self, child: Child, mark: str) -> None:
+    def __init__(self, child: AnyChild, mark: str) -> None:
         self.child = child
         self.mark = mark
         self.pid = child.pid

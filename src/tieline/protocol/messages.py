@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from ..envelopes import AttachmentRef, DeadLetter, Envelope, Limits, MessageReceipt, Payload, State
+from ..envelopes import AttachmentRef, ChannelState, DeadLetter, Envelope, Limits, MessageReceipt, Payload, State
 from .request_bodies import Body
 
 MAX_PAGE = 500
@@ -15,10 +15,6 @@ ASK_S = 60.0
 """How long an asker waits unless it says otherwise."""
 MAX_ASK_S = 100.0
 """A request may not take longer; who wants to wait longer sends a message and looks at its receipt."""
-
-ChannelState = Literal["starting", "running", "failing", "stopped", "broken", "untrusted", "disabled"]
-"""failing: it runs, and its last deliveries failed · broken: it could not be loaded or started; `problem` says why ·
-untrusted: it waits for a person's `tieline channels reload`."""
 
 
 # --- requests ------------------------------------------------------------------------------------------------

@@ -33,10 +33,10 @@ HANDSHAKE_S = 10.0
 ORIGIN = "Origin"
 """The header of a replicated record at the hub: node, epoch, the node's own number, the number before it."""
 
-Capability = Literal[
+NodeCapability = Literal[
     "sessions", "prompts", "asks", "diff", "browse", "steer", "deltas", "rules", "changes", "worktrees"
 ]
-CAPABILITIES: tuple[Capability, ...] = (
+CAPABILITIES: tuple[NodeCapability, ...] = (
     "sessions", "prompts", "asks", "diff", "browse", "steer", "deltas", "rules", "changes", "worktrees",
 )  # fmt: skip
 

@@ -39,7 +39,7 @@ from .delivery.dead_letters import DeadLetters
 from .delivery.dispatcher import Dispatcher
 from .delivery.endpoint_queue import EndpointQueue, EndpointQueueView
 from .delivery.maintenance import Maintenance
-from .plugins.channel_registry import ChannelRegistry, Handler
+from .plugins.channel_registry import ChannelRegistry, MessageHandler
 from .request_reply import RequestReply
 from .schedules import Schedules
 from .settings import Settings
@@ -283,7 +283,13 @@ class Relay:
         }
 
     def serve(
-        self, subject: str, handler: Handler, *, prefix: bool = False, max_concurrent: int | None = None, id: str = ""
+        self,
+        subject: str,
+        handler: MessageHandler,
+        *,
+        prefix: bool = False,
+        max_concurrent: int | None = None,
+        id: str = "",
     ) -> Callable[[], Awaitable[None]]:
         """Serve an address in this process; await the returned function to stop. A text that the handler returns is the
         answer."""

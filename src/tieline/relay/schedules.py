@@ -19,7 +19,7 @@ LATE_S = 300.0
 """A due time that passed while no relay was active is made up for within this time."""
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
-Send = Callable[..., Awaitable[Any]]
+SendMessage = Callable[..., Awaitable[Any]]
 OnFailure = Callable[[str, str], None]
 
 
@@ -27,7 +27,11 @@ class Schedules:
     """Only the active relay calls `run`."""
 
     def __init__(
-        self, entries: Sequence[ScheduleConfig], send: Send, on_failure: OnFailure, now: Callable[[], float] = time.time
+        self,
+        entries: Sequence[ScheduleConfig],
+        send: SendMessage,
+        on_failure: OnFailure,
+        now: Callable[[], float] = time.time,
     ):
         """`on_failure` gets the id of a schedule whose message was refused, and the problem."""
         self._entries = [entry for entry in entries if entry.enabled]

@@ -10,7 +10,6 @@ import hashlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -43,7 +42,7 @@ from .ask_decisions import ByRules, deny
 from .event_log import EPHEMERAL, EventLog
 from .pending_asks import PendingAsks
 from .prompt_queue import PromptQueue
-from .records import PromptRecord, Remote, SessionRecord, SessionStatus, after_turn, last_line
+from .records import KeepRecord, PromptRecord, Remote, SessionRecord, SessionStatus, after_turn, last_line
 
 MAX_UNWRITTEN = 10_000
 """Events that wait for the disk. Then the reader has to begin again where the log ends."""
@@ -60,7 +59,6 @@ ENDED = "the terminal was closed before this turn ended"
 UNFINISHED = "it was not finished"
 RETRY = Backoff(0.5, 15.0)
 
-Keep = Callable[[SessionRecord], Coroutine[Any, Any, None]]
 
 log = logging.getLogger("tieline.sessions")
 
@@ -114,7 +112,7 @@ class AttachedSession:
         events: EventLog,
         prompts: PromptQueue,
         asks: PendingAsks,
-        keep: Keep,
+        keep: KeepRecord,
         by_rules: ByRules,
     ) -> None:
         self.record: SessionRecord = record

@@ -32,7 +32,7 @@ from .git_settings import NOBODY, TELL_GIT, TIELINE, GitSettings, Identity, read
 from .safe_git import HUGE, Git, GitFailed, copy_index, opened
 from .workspace_diff import MAX_DIFF, beyond_link, store_of
 
-FileState = Literal["added", "modified", "deleted", "untracked", "conflict"]
+FileStatus = Literal["added", "modified", "deleted", "untracked", "conflict"]
 MAX_FILES = 2000
 """Changed files that are listed."""
 MAX_CONFIG = 1024 * 1024
@@ -47,7 +47,7 @@ CONVERSIONS = b"* !filter !diff !merge\n"
 SETTINGS = ("core.autocrlf", "core.eol", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode")
 """What of a repository's configuration decides how its files are stored."""
 _PLAIN = re.compile(r"[a-z]{1,10}")
-_STATES: Mapping[str, FileState] = {"A": "added", "D": "deleted", "U": "conflict"}
+_STATES: Mapping[str, FileStatus] = {"A": "added", "D": "deleted", "U": "conflict"}
 _HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit")
 
 
@@ -55,8 +55,8 @@ class ChangedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A file that differs from the last commit."""
 
     path: str
-    staged: FileState | None = None
-    unstaged: FileState | None = None
+    staged: FileStatus | None = None
+    unstaged: FileStatus | None = None
     nested: bool = False  # a repository of its own: nothing is done with it
 
 
@@ -108,8 +108,8 @@ class PlanChanged(UsageError):
 
 
 class Listing(Struct):
-    staged: dict[bytes, FileState]
-    unstaged: dict[bytes, FileState]
+    staged: dict[bytes, FileStatus]
+    unstaged: dict[bytes, FileStatus]
 
     @property
     def names(self) -> list[bytes]:
@@ -486,7 +486,7 @@ def _skipped(repository: OpenRepository) -> tuple[str, ...]:
     return tuple(name for name, there in (("hooks", hooks), ("signing", signing)) if there)
 
 
-def _chosen(paths: Sequence[str], changed: Mapping[bytes, FileState]) -> list[bytes]:
+def _chosen(paths: Sequence[str], changed: Mapping[bytes, FileStatus]) -> list[bytes]:
     names = sorted({os.fsencode(path) for path in paths})
     if not names:
         raise UsageError("no file is named", field="paths")
@@ -511,10 +511,10 @@ def _word(listing: Listing, name: bytes) -> str:
     return ", ".join(dict.fromkeys(state for state in states if state))
 
 
-def _by_name(listed: bytes) -> dict[bytes, FileState]:
+def _by_name(listed: bytes) -> dict[bytes, FileStatus]:
     fields = listed.split(b"\0")
     pairs = zip(fields[0::2], fields[1::2], strict=False)
-    found: dict[bytes, FileState] = {}
+    found: dict[bytes, FileStatus] = {}
     for letter, name in pairs:
         if name and found.get(name) != "conflict":  # such a file is told twice
             found[name] = _STATES.get(letter[:1].decode(), "modified")

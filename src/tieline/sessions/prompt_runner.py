@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from . import crash_recovery, workspace_diff
 from .ask_decisions import ByRules, OnAsk
 from .event_log import EventLog
 from .prompt_queue import PromptQueue
-from .records import PromptRecord, SessionRecord, SessionStatus, after_turn, last_line, title_of
+from .records import KeepRecord, PromptRecord, SessionRecord, SessionStatus, after_turn, last_line, title_of
 from .safe_git import GitFailed
 from .session import Session
 from .warm_pool import Pool
@@ -35,7 +35,6 @@ log = logging.getLogger("tieline.sessions")
 
 A = TypeVar("A")
 T = TypeVar("T")
-Keep = Callable[[SessionRecord], Coroutine[Any, Any, None]]
 
 
 class PromptRunner:
@@ -50,7 +49,7 @@ class PromptRunner:
         pool: Pool,
         on_ask: OnAsk,
         by_rules: ByRules | None = None,
-        keep: Keep,
+        keep: KeepRecord,
         env: Mapping[str, str],
         quiet_s: float,
         timeout_s: float | None = None,

@@ -3,7 +3,8 @@
 import hashlib
 import re
 import time
-from typing import Literal
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -89,6 +90,9 @@ class SessionRecord(AgentOptions, frozen=True, kw_only=True):
     def obeys_rules(self) -> bool:
         """Whether people's rules for asks answer for it: not where only its terminal can."""
         return self.kind == "driven" or "answer" in self.remote
+
+
+KeepRecord = Callable[[SessionRecord], Coroutine[Any, Any, None]]
 
 
 class PromptRecord(Struct, frozen=True, kw_only=True):

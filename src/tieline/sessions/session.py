@@ -20,7 +20,7 @@ from .ask_decisions import DEFAULT_EXPIRY_S, AskDecisions, ByRules, OnAsk
 ABANDON_GRACE_S = 10.0
 """How long an abandoned turn may take to end after its interrupt; then the conversation is closed."""
 
-Events = AsyncGeneratorType[Event, None]
+EventGenerator = AsyncGeneratorType[Event, None]
 
 WARM_UP_S = 10.0
 """How long an agent may take to do ahead what its first turn would do."""
@@ -53,7 +53,7 @@ class Session:
         self._stack = AsyncExitStack()
         self._entered = False
         self._turn = asyncio.Lock()
-        self._reading: weakref.ref[Events] | None = None  # the turn that holds the lock
+        self._reading: weakref.ref[EventGenerator] | None = None  # the turn that holds the lock
         self._reader: asyncio.Task[object] | None = None  # that began it
         self.marks: list[str] = []  # of the processes that were started for it, as far as they live
 
@@ -100,13 +100,13 @@ class Session:
     def turn(self, prompt: str | Prompt, *, timeout: float | None = None) -> AsyncGenerator[Event, None]:
         """One turn's events, ending with its one `done`. Leaving the loop early interrupts the turn. One turn runs at a
         time: another waits for it."""
-        itself: list[weakref.ref[Events]] = []
+        itself: list[weakref.ref[EventGenerator]] = []
         events = self._events(Prompt(prompt) if isinstance(prompt, str) else prompt, timeout, itself)
-        itself.append(weakref.ref(cast("Events", events)))
+        itself.append(weakref.ref(cast("EventGenerator", events)))
         return events
 
     async def _events(
-        self, prompt: Prompt, timeout: float | None, itself: "list[weakref.ref[Events]]"
+        self, prompt: Prompt, timeout: float | None, itself: "list[weakref.ref[EventGenerator]]"
     ) -> AsyncGenerator[Event, None]:
         check_prompt(self.driver, prompt)
         if timeout is not None:

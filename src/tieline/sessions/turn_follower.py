@@ -24,7 +24,7 @@ AGAIN_S = 1.0
 
 _decode = msgspec.json.Decoder(PromptRecord).decode
 
-Notify = Callable[[], Awaitable[None]]
+OnBegun = Callable[[], Awaitable[None]]
 
 
 class TurnEnd(Struct, frozen=True):
@@ -62,7 +62,7 @@ class TurnFollower:
         prompt: str,
         *,
         after: int,
-        began: Notify | None = None,
+        began: OnBegun | None = None,
         called: Callable[[int], None] | None = None,
         on_event: Callable[[AnyEvent], None] | None = None,
     ) -> TurnEnd:
@@ -104,7 +104,7 @@ class TurnFollower:
         session: str,
         prompt: str,
         after: int,
-        began: Notify | None,
+        began: OnBegun | None,
         called: Callable[[int], None] | None,
         on_event: Callable[[AnyEvent], None] | None,
     ) -> Done:

@@ -35,7 +35,7 @@ DENY_SHELL = Policy("allow", "deny", "allow")
 LONG = "a-part-that-is-long-enough-to-be-left-out-" * 5
 WORD = "marmalade"
 
-Outcome = Literal["passed", "failed", "not offered"]
+CheckOutcome = Literal["passed", "failed", "not offered"]
 
 CHECKS: Mapping[str, str] = {
     "text": "answers a prompt",
@@ -59,7 +59,7 @@ CHECKS: Mapping[str, str] = {
 class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     title: str
-    outcome: Outcome
+    outcome: CheckOutcome
     seconds: float = 0.0
     detail: str = ""
 
@@ -174,7 +174,7 @@ class AgentChecks:
         else:
             self._add(name, "passed", began)
 
-    def _add(self, name: str, outcome: Outcome, began: float, detail: str = "") -> None:
+    def _add(self, name: str, outcome: CheckOutcome, began: float, detail: str = "") -> None:
         seconds = round(time.monotonic() - began, 2)
         result = CheckResult(name=name, title=CHECKS[name], outcome=outcome, seconds=seconds, detail=detail)
         self._results.append(result)

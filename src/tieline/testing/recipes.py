@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ..drivers.acp_recipes import Api, Recipe, Step, ToolRecipe
+from ..drivers.acp_recipes import Api, Recipe, ToolRecipe, ToolStep
 from ..script import AnyStep, Call, Get, Inquire, Outline, Propose, Reply, Run, Write
 from .model_apis.anthropic import AnthropicVoice
 from .model_apis.augment import Augment
@@ -22,7 +22,7 @@ APIS: Mapping[Api, type[ModelApi]] = {
     "gemini": GeminiApi,
     "augment": Augment,
 }
-NEEDED: Mapping[Step, str] = {
+NEEDED: Mapping[ToolStep, str] = {
     "write": "tools",
     "run": "tools",
     "get": "fetch",
@@ -53,7 +53,7 @@ def write_files(recipe: Recipe, *, url: str, home: Path) -> None:
         file.write_bytes(filled.encode() if isinstance(filled, str) else msgspec.json.encode(filled))
 
 
-def tool_call(tools: Mapping[Step, ToolRecipe], step: AnyStep) -> tuple[str, Mapping[str, Any]]:
+def tool_call(tools: Mapping[ToolStep, ToolRecipe], step: AnyStep) -> tuple[str, Mapping[str, Any]]:
     """The tool that takes such a step, and its input."""
     name, values, items = _values(step)
     tool = tools.get(name) if name else None
@@ -66,7 +66,7 @@ def tool_call(tools: Mapping[Step, ToolRecipe], step: AnyStep) -> tuple[str, Map
     return tool.name, _filled(tool.input, {**values, "items": each})
 
 
-def with_tools_before(tools: Mapping[Step, ToolRecipe], replies: Iterable[Reply]) -> Iterator[Reply]:
+def with_tools_before(tools: Mapping[ToolStep, ToolRecipe], replies: Iterable[Reply]) -> Iterator[Reply]:
     """The replies, and before each one those with the tools that its own must come after."""
     for reply in replies:
         for step in reply:
@@ -76,7 +76,7 @@ def with_tools_before(tools: Mapping[Step, ToolRecipe], replies: Iterable[Reply]
         yield reply
 
 
-def _values(step: AnyStep) -> tuple[Step | None, dict[str, Any], list[dict[str, str]]]:
+def _values(step: AnyStep) -> tuple[ToolStep | None, dict[str, Any], list[dict[str, str]]]:
     """What kind of tool it is for, what it says, and its items."""
     match step:
         case Write(path, content):

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import Message as AsgiMessage
+from starlette.types import Send
 from tests.hub.conftest import Running, caller, running
 
 from tieline.bus import open_bus
 from tieline.hub.http.problems import RequestRefused
-from tieline.hub.security.idempotency import IdempotencyStore, Message, Send, command_id, digest_of, idempotency_id
+from tieline.hub.security.idempotency import IdempotencyStore, command_id, digest_of, idempotency_id
 
 
 def keyed(key: str) -> dict[str, str]:
@@ -114,7 +116,7 @@ class App:
         self.calls += 1
         self.called.set()
         await self.hold.wait()
-        start: Message = {"type": "http.response.start", "status": self.status, "headers": [(b"a", b"b")]}
+        start: AsgiMessage = {"type": "http.response.start", "status": self.status, "headers": [(b"a", b"b")]}
         await send(start)
         await send({"type": "http.response.body", "body": json.dumps(self.calls).encode()})
 

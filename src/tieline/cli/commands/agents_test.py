@@ -37,7 +37,7 @@ NO_MODEL = "scripted"
 """The agent that needs no program: it is not meant where "every agent of this machine" is."""
 SIGNS = {"passed": "✓", "failed": "✗", "not offered": "–"}
 
-Report = Callable[[CheckResult], None]
+OnResult = Callable[[CheckResult], None]
 
 
 class AgentTestResult(Struct, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ def _confirm(names: Sequence[str], prompt: str) -> None:
         raise UsageError("the agent's own model was not asked", field="own-model", hint=hint)
 
 
-async def run_checks(report: AgentReport, config: Config, tell: Report = lambda result: None) -> AgentTestResult:
+async def run_checks(report: AgentReport, config: Config, tell: OnResult = lambda result: None) -> AgentTestResult:
     """The driver contract over the scripted model. Never raises for what the agent does."""
     result = replace(_found(report), model="scripted")
     with TemporaryDirectory(prefix="tieline-test-", ignore_cleanup_errors=True) as folder:

@@ -17,8 +17,8 @@ from ..terminal.tables import print_rows
 
 TITLES = ("staged", "not staged", "file")
 
-Told = ChangeOutcome | CommandView
-Act = Callable[[Client, str, str], Awaitable[Told]]
+ChangeReply = ChangeOutcome | CommandView
+Act = Callable[[Client, str, str], Awaitable[ChangeReply]]
 """Does it in a session; with a digest, what the plan said."""
 
 
@@ -41,7 +41,7 @@ def show(given: str, *, json: bool) -> int:
 
 
 def stage(given: str, paths: Sequence[str], *, staged: bool, json: bool) -> int:
-    async def act(client: Client, session: str, digest: str) -> Told:
+    async def act(client: Client, session: str, digest: str) -> ChangeReply:
         return await (client.stage if staged else client.unstage)(session, await _paths(client, session, paths, staged))
 
     return _run(given, act, yes=False, json=json)

@@ -14,8 +14,7 @@ from ... import paths
 from ...config import AgentEntry, ChannelConfig, Config
 from ...config_schema import Key, keys, table_in, toml
 from ...environment import SECRET, config_path
-from ...toml_lines import Path as KeyPath
-from ...toml_lines import dotted, key_lines, line_of
+from ...toml_lines import KeyPath, dotted, key_lines, line_of
 from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
 from .config_check import options_type

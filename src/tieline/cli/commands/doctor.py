@@ -29,8 +29,8 @@ CANARY_S = 30.0
 LOOK_S = 0.2
 CANARY = "A test of Tieline: nothing to do, and no answer is wanted."
 
-State = Literal["ok", "note", "problem"]
-STYLES: dict[State, str] = {"ok": "green", "note": "yellow", "problem": "red"}
+FindingState = Literal["ok", "note", "problem"]
+STYLES: dict[FindingState, str] = {"ok": "green", "note": "yellow", "problem": "red"}
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     about: str  # a harness, a member, or the hub
     check: str
-    state: State
+    state: FindingState
     text: str
     hint: str = ""
 
@@ -65,7 +65,7 @@ def run(names: Sequence[str], *, fix: bool, canary: str, json: bool) -> int:
     try:
         hub_connection.run_with_client(work)
     except NoHub as error:
-        state: State = "problem" if canary else "note"
+        state: FindingState = "problem" if canary else "note"
         findings.append(Finding(about="hub", check="runs", state=state, text="no hub runs", hint=error.hint))
     if json:
         print_json(findings)

@@ -23,7 +23,7 @@ from .line_input import LineInput
 
 MAX_UNSENT = 20
 
-Request = Callable[[], Awaitable[str]]
+UnsentRequest = Callable[[], Awaitable[str]]
 """Has the hub do something. In words, what became of it; nothing where the screen shows it anyway."""
 
 
@@ -40,7 +40,7 @@ class HubApp(App[None]):
         self._client = client
         self._failure: BaseException | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._unsent: asyncio.Queue[tuple[str, Request]] = asyncio.Queue(MAX_UNSENT)
+        self._unsent: asyncio.Queue[tuple[str, UnsentRequest]] = asyncio.Queue(MAX_UNSENT)
         self._line = LineInput(self.completions)
         self._ask = AskPanel()
         self._decider = AskDecider(
@@ -98,7 +98,7 @@ class HubApp(App[None]):
         except UsageError as error:
             self.refuse("", error)
 
-    def queue(self, typed: str, request: Request) -> None:
+    def queue(self, typed: str, request: UnsentRequest) -> None:
         """Raises UsageError."""
         try:
             self._unsent.put_nowait((typed, request))

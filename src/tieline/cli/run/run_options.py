@@ -198,7 +198,7 @@ def _is_text(start: bytes) -> bool:
 
 # --- the fast parser ------------------------------------------------------------------------------------------
 
-_Reader = Callable[[str], Any]
+_ReadValue = Callable[[str], Any]
 
 
 def _whole(value: str) -> int:
@@ -221,7 +221,7 @@ def _options_of_type(kind: object) -> frozenset[str]:
 
 _FLAGS = _options_of_type(bool)
 LISTS = _options_of_type(tuple[str, ...])
-_READERS: dict[str, _Reader] = {
+_READERS: dict[str, _ReadValue] = {
     **dict.fromkeys(_options_of_type(int | None), _whole),
     **dict.fromkeys(_options_of_type(float | None), _decimal),
 }

@@ -17,7 +17,7 @@ def coloured(diff: str, *, cwd: str = "", limit: int | None = None, whole: bool 
 
     `whole`: every character, also of what tells a reader nothing; what is no diff is shown as it is."""
     lines = (marked(diff) if whole else clean(diff)).rstrip("\n").split("\n")
-    rows = _Reader(lines, cwd, whole=whole).rows()
+    rows = _HunkReader(lines, cwd, whole=whole).rows()
     left = 0 if limit is None else max(0, len(rows) - limit)
     text = Text("\n").join(rows[: len(rows) - left])
     if left:
@@ -26,7 +26,7 @@ def coloured(diff: str, *, cwd: str = "", limit: int | None = None, whole: bool 
     return text
 
 
-class _Reader:
+class _HunkReader:
     """Counts the lines of each hunk, because a line inside may look like anything, also like a heading."""
 
     def __init__(self, lines: list[str], cwd: str, *, whole: bool) -> None:

@@ -27,7 +27,7 @@ from ...processes.async_process import Process
 from ...wire.jsonrpc import Peer
 from ..acp_presets import PRESETS, STREAM, Preset
 from ..acp_recipes import Recipe
-from ..acp_traits import Denial, McpPassing, Progress, Spending, Steering
+from ..acp_traits import Denial, McpPassing, Spending, SteeringMode, ToolProgress
 from ..base import AskFn, Features, Probe, Program, Spec, check_args, deny_all, required_features
 from ..claude_project import repository_denials
 from ..model_list import ModelList
@@ -80,11 +80,11 @@ class TraitOptions(Struct, frozen=True, forbid_unknown_fields=True):
         setting("How MCP servers reach it: with the `session`, or `refused` because it would lose them.", "refused"),
     ] = None
     steering: Annotated[
-        Steering | None,
+        SteeringMode | None,
         setting("How it is steered: `none`, `request` (`_session/steering`), `drained` (it fetches).", "request"),
     ] = None
     progress: Annotated[
-        Progress | None,
+        ToolProgress | None,
         setting("What a running call's content is: `output`, `arguments`, `description`.", "output"),
     ] = None
     consents: Annotated[

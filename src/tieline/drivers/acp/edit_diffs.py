@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from ...events import Edit
 from ..current_file import NOT_FOUND_HEADING, READ_TIMEOUT_S, EditPreview, Unreadable, read_text
 from ..unified_diff import replacement_diff, unified_diff
-from .tools import Change
+from .tools import TextChange
 
 
-async def preview_edit(edit: Edit, changes: Sequence[Change], everywhere: Sequence[bool], cwd: str) -> EditPreview:
+async def preview_edit(edit: Edit, changes: Sequence[TextChange], everywhere: Sequence[bool], cwd: str) -> EditPreview:
     """`everywhere`: which of the changes are made wherever their text is."""
     try:
         async with asyncio.timeout(READ_TIMEOUT_S):
@@ -23,7 +23,7 @@ async def preview_edit(edit: Edit, changes: Sequence[Change], everywhere: Sequen
     return EditPreview(replace(edit, diff=diff), notes, withheld)
 
 
-def _diff_current(changes: Sequence[Change], everywhere: Sequence[bool], cwd: str) -> tuple[str, str, str]:
+def _diff_current(changes: Sequence[TextChange], everywhere: Sequence[bool], cwd: str) -> tuple[str, str, str]:
     parts: list[str] = []
     notes: list[str] = []
     withheld = ""

@@ -28,9 +28,10 @@ from ...events import (
     Warning,
 )
 from ...wire.json_lines import BROKEN_CHARACTER
+from ...wire.json_object import JsonObject
 from ..acp_presets import Preset
 from ..unified_diff import unified_diff
-from .tools import NOTHING, AcpToolCall, Fields, at_path
+from .tools import NOTHING, AcpToolCall, at_path
 
 GOVERNED = frozenset({"edit", "delete", "move", "execute", "fetch"})
 PROGRESS: Mapping[str, Any] = {"pending": "pending", "in_progress": "running", "completed": "done"}
@@ -107,15 +108,15 @@ class AcpNormaliser:
             if not tool.announced:
                 self._announce(tool)
 
-    def calls_asked_about(self, request: Fields) -> list[AcpToolCall]:
+    def calls_asked_about(self, request: JsonObject) -> list[AcpToolCall]:
         """What a request for permission is about: the call that it names, or all that have begun."""
         begun = [tool for tool in self._tools.values() if tool.announced and not (tool.finished or tool.refused)]
         return begun if self._traits.asks_together and begun else [self.permission_requested(request)]
 
-    def permission_requested(self, request: Fields) -> AcpToolCall:
+    def permission_requested(self, request: JsonObject) -> AcpToolCall:
         """A request for permission tells of its tool call too, and may be the first to do so."""
         self._close_item()
-        call: Fields = request["toolCall"]
+        call: JsonObject = request["toolCall"]
         tool = self._get_tool(call, begins=True)
         command = self._told_command(call)
         if command and not _begins_with(tool.argument("command"), command, self._traits.cut_mark):
@@ -157,7 +158,7 @@ class AcpNormaliser:
         alone = self._texts == 1 and not self._tools
         return self._last_text if alone and _matches(self._traits.error_texts, self._last_text) else ""
 
-    def tokens(self, result: Fields) -> Tokens | None:
+    def tokens(self, result: JsonObject) -> Tokens | None:
         """The turn's tokens, as far as a prompt's result and what came before it tell them; None where they tell none.
         Once per turn."""
         spent = self._chunk_tokens or _tokens(at_path(result, self._traits.usage_path))
@@ -290,29 +291,29 @@ class AcpNormaliser:
             self._item_type = None
             self._parts = []
 
-    def _get_tool(self, call: Fields, *, begins: bool) -> AcpToolCall:
+    def _get_tool(self, call: JsonObject, *, begins: bool) -> AcpToolCall:
         """The call of this id; another one where that is over and this begins. Some models use an id again."""
         tool = self._tools.get(call["toolCallId"])
         over = tool is not None and begins and (tool.finished or tool.refused)
         return self._new_tool(call) if tool is None or over else tool
 
-    def _new_tool(self, call: Fields) -> AcpToolCall:
+    def _new_tool(self, call: JsonObject) -> AcpToolCall:
         id = call["toolCallId"]
         self._id_uses[id] = uses = self._id_uses.get(id, 0) + 1
         tool = self._tools[id] = AcpToolCall(self._tool_name(call, id), id if uses == 1 else f"{id} ({uses})")
         return tool
 
-    def _told_command(self, call: Fields) -> str:
+    def _told_command(self, call: JsonObject) -> str:
         """The command, or its beginning, where the text of an ask tells it."""
         asked = AcpToolCall("", "")
         asked.merge(call)
         told = (asked.text.partition(prefix)[2] for prefix in self._traits.command_prefixes)
         return next(filter(None, told), "")
 
-    def _is_mcp(self, told: Fields) -> bool:
+    def _is_mcp(self, told: JsonObject) -> bool:
         return any(at_path(told, ("_meta", mark)) for mark in self._traits.mcp_marks)
 
-    def _tool_name(self, call: Fields, id: str) -> str:
+    def _tool_name(self, call: JsonObject, id: str) -> str:
         mark = self._preset.name_separator
         if mark and mark in id:
             return id.partition(mark)[0]
@@ -342,7 +343,7 @@ class AcpNormaliser:
                 self._emit_plan(tool.arguments.get("todos") or ())
             self._add_changes(tool)
 
-    def _emit_plan(self, entries: Iterable[Fields]) -> None:
+    def _emit_plan(self, entries: Iterable[JsonObject]) -> None:
         steps = [PlanStep(entry["content"], PROGRESS.get(entry["status"], "pending")) for entry in entries]
         self._emit(Plan(tuple(steps)))
 

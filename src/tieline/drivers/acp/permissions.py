@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ...events import Answer, AnyAction, Ask, Choice, Edit, Question, Remember, needs
+from ...wire.json_object import JsonObject
 from ..acp_presets import Preset
 from ..acp_traits import Traits
 from ..claude_edits import preview_edit as preview_claude_edit
@@ -20,12 +21,10 @@ CONSENT = "consent"
 """The id of the question that a request for consent is put as."""
 TELLS_NOTHING = "The agent does not say what exactly it would do: this is all of its request."
 
-Fields = Mapping[str, Any]
-
 
 def permission_response(
-    options: Sequence[Fields], answer: Answer, *, lasting: bool = True, preferred: Sequence[str] = ()
-) -> Fields:
+    options: Sequence[JsonObject], answer: Answer, *, lasting: bool = True, preferred: Sequence[str] = ()
+) -> JsonObject:
     """The option that an answer stands for. A denial that the agent does not offer cancels instead. What is to hold
     for the session is remembered where asks are decided, for that very action."""
     remember = lasting and answer.remember == "always"
@@ -40,23 +39,23 @@ def permission_response(
     return CANCELLED
 
 
-def is_consent(traits: Traits, request: Fields) -> bool:
+def is_consent(traits: Traits, request: JsonObject) -> bool:
     """Whether it asks for something that no policy speaks of and only a person may give, such as the upload of code."""
     return request["toolCall"].get("toolCallId") in traits.consents
 
 
-def consent_ask(number: str, request: Fields) -> Ask:
+def consent_ask(number: str, request: JsonObject) -> Ask:
     """A question, not a permission: no policy answers one, nothing remembers it, and a mere "allow" chooses nothing."""
     title = str(request["toolCall"].get("title") or request["toolCall"]["toolCallId"])
-    options: Sequence[Fields] = request.get("options") or ()
+    options: Sequence[JsonObject] = request.get("options") or ()
     choices = tuple(Choice(str(option["optionId"]), _label(option)) for option in options)
     question = Question(id=CONSENT, text=title, header="consent", choices=choices, free=False)
     return Ask(number, "question", title, questions=(question,), input={"request": request["toolCall"]})
 
 
-def consent_response(request: Fields, answer: Answer | None) -> Fields:
+def consent_response(request: JsonObject, answer: Answer | None) -> JsonObject:
     """The chosen option; without one, a refusal."""
-    options: Sequence[Fields] = request.get("options") or ()
+    options: Sequence[JsonObject] = request.get("options") or ()
     if answer is None:
         return CANCELLED
     chosen = answer.answers.get(CONSENT, ()) if answer.decision == "allow" else ()
@@ -66,17 +65,17 @@ def consent_response(request: Fields, answer: Answer | None) -> Fields:
     return permission_response(options, Answer(answer.ask, "deny"))
 
 
-def asked_questions(traits: Traits, request: Fields) -> tuple[Question, ...]:
+def asked_questions(traits: Traits, request: JsonObject) -> tuple[Question, ...]:
     """The questions of a request for permission that is none: it asks what to answer."""
     return questions_of(at_path(request["toolCall"], traits.questions_path) or ())
 
 
-def questions_of(asked: Sequence[Fields]) -> tuple[Question, ...]:
+def questions_of(asked: Sequence[JsonObject]) -> tuple[Question, ...]:
     return tuple(_asked_question(str(number), each) for number, each in enumerate(asked))
 
 
-def _asked_question(number: str, asked: Fields) -> Question:
-    options: Sequence[Fields] = asked.get("options") or ()
+def _asked_question(number: str, asked: JsonObject) -> Question:
+    options: Sequence[JsonObject] = asked.get("options") or ()
     choices = [Choice(str(each["label"]), str(each["label"]), str(each.get("description") or "")) for each in options]
     many = asked.get("multiSelect") is True
     return Question(
@@ -84,7 +83,7 @@ def _asked_question(number: str, asked: Fields) -> Question:
     )
 
 
-def answers_response(request: Fields, answer: Answer | None) -> Fields:
+def answers_response(request: JsonObject, answer: Answer | None) -> JsonObject:
     """The answers, beside the option that says that they were given."""
     if answer is None:
         return CANCELLED
@@ -94,11 +93,11 @@ def answers_response(request: Fields, answer: Answer | None) -> Fields:
     return {**response, "answers": {number: ", ".join(chosen) for number, chosen in answer.answers.items()}}
 
 
-def _selected(option: Any) -> Fields:
+def _selected(option: Any) -> JsonObject:
     return {"outcome": {"outcome": "selected", "optionId": option}}
 
 
-def _label(option: Fields) -> str:
+def _label(option: JsonObject) -> str:
     return str(option.get("name") or option["optionId"])
 
 
@@ -106,12 +105,12 @@ async def permission_ask(
     number: str,
     tool: AcpToolCall,
     action: AnyAction,
-    request: Fields,
+    request: JsonObject,
     preset: Preset,
     cwd: str,
 ) -> Ask:
     """The ask of a request for permission. What the agent tells of the call beside its input is a part of it."""
-    options: Sequence[Fields] = request.get("options") or ()
+    options: Sequence[JsonObject] = request.get("options") or ()
     plan = tool.text if tool.kind == "switch_mode" else ""
     given, notes, withheld = tool.arguments, tool.text, ""
     if tool.name in preset.subagents:
@@ -156,7 +155,7 @@ async def _drawn_edit(tool: AcpToolCall, edit: Edit, preset: Preset, cwd: str) -
     return drawn or (await preview_edit(edit, tool.diffs, tool.made_everywhere, cwd) if tool.diffs else None)
 
 
-def _describe_call(tool: AcpToolCall) -> Fields:
+def _describe_call(tool: AcpToolCall) -> JsonObject:
     """What an agent that gives no input says in its place: Gemini has it in a text, for some tools as JSON."""
     with suppress(msgspec.DecodeError):
         return {**msgspec.json.decode(tool.text, type=dict[str, Any]), **({"title": tool.title} if tool.title else {})}
@@ -173,7 +172,7 @@ def _withheld(preset: Preset, tool: AcpToolCall) -> str:
     return ""
 
 
-def parse_questions(params: Fields, traits: Traits) -> tuple[Question, ...]:
+def parse_questions(params: JsonObject, traits: Traits) -> tuple[Question, ...]:
     """The fields of a form, each as a question."""
     fields = _form_fields(params)
     notes = _note_fields(fields, traits)
@@ -186,7 +185,7 @@ def parse_questions(params: Fields, traits: Traits) -> tuple[Question, ...]:
     )
 
 
-def elicitation_response(params: Fields, answer: Answer | None, traits: Traits) -> Fields:
+def elicitation_response(params: JsonObject, answer: Answer | None, traits: Traits) -> JsonObject:
     """The response to `elicitation/create`."""
     if answer is None:
         return {"action": "cancel"}
@@ -204,18 +203,18 @@ def elicitation_response(params: Fields, answer: Answer | None, traits: Traits) 
     return {"action": "accept", "content": content}
 
 
-def _note_fields(fields: Fields, traits: Traits) -> Mapping[str, str]:
+def _note_fields(fields: JsonObject, traits: Traits) -> Mapping[str, str]:
     """Questions → the field for an answer in one's own words, which an agent has beside the one of its choices."""
     named = {name: f"{name}{traits.note_suffix}" for name in fields if traits.note_suffix}
     return {name: note for name, note in named.items() if note in fields}
 
 
-def _form_fields(params: Fields) -> Fields:
-    schema: Fields = params.get("requestedSchema") or {}
+def _form_fields(params: JsonObject) -> JsonObject:
+    schema: JsonObject = params.get("requestedSchema") or {}
     return schema.get("properties") or {}
 
 
-def _question(name: str, field: Fields, traits: Traits, *, noted: bool) -> Question:
+def _question(name: str, field: JsonObject, traits: Traits, *, noted: bool) -> Question:
     many = field.get("type") == "array"
     choices = _choices(field.get("items") or {} if many else field)
     if field.get("type") == "boolean":
@@ -233,7 +232,7 @@ def _question(name: str, field: Fields, traits: Traits, *, noted: bool) -> Quest
     )
 
 
-def _choices(field: Fields) -> dict[str, str]:
+def _choices(field: JsonObject) -> dict[str, str]:
     """Value → label."""
     titled = field.get("oneOf") or field.get("anyOf") or ()
     if titled:
@@ -241,7 +240,7 @@ def _choices(field: Fields) -> dict[str, str]:
     return {str(value): str(value) for value in field.get("enum") or ()}
 
 
-def _value(field: Fields, chosen: Sequence[str]) -> Any:
+def _value(field: JsonObject, chosen: Sequence[str]) -> Any:
     many = field.get("type") == "array"
     values = {label: value for value, label in _choices(field.get("items") or {} if many else field).items()}
     picked = [values.get(label, label) for label in chosen]

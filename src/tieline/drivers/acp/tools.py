@@ -7,14 +7,14 @@ from typing import Any, cast
 import msgspec
 
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Search, Task
+from ...wire.json_object import JsonObject
 from ..acp_traits import Replacements
 from ..model_list import mappings
 from ..unified_diff import unified_diff
 
 NOTHING: Mapping[str, Any] = {}
 EVERYWHERE = ("replaceAll", "replace_all")
-Fields = Mapping[str, Any]
-Change = tuple[str, str, str]
+TextChange = tuple[str, str, str]
 """A path, its text before, its text after."""
 
 
@@ -46,19 +46,19 @@ class AcpToolCall:
         self.title = ""
         self.kind = "other"
         self.mcp = False  # it is a tool of an MCP server, whatever its kind
-        self.arguments: Fields = NOTHING
+        self.arguments: JsonObject = NOTHING
         self.result: Any = None
-        self.content: list[Fields] = []
-        self.locations: list[Fields] = []
-        self.proposed: list[Change] = []  # what it asked to change
-        self.cached_diff: tuple[list[Change], str] = ([], "")  # its changes, and the diff that was made of them
+        self.content: list[JsonObject] = []
+        self.locations: list[JsonObject] = []
+        self.proposed: list[TextChange] = []  # what it asked to change
+        self.cached_diff: tuple[list[TextChange], str] = ([], "")  # its changes, and the diff that was made of them
         self.output = ""  # what was told of its output while it runs
         self.described = ""  # what was told of its input, other than as such
         self.announced = False
         self.finished = False
         self.refused = False
 
-    def merge(self, call: Fields) -> None:
+    def merge(self, call: JsonObject) -> None:
         """Newer fields take the place of older ones; what is left out stays."""
         get = call.get
         if title := get("title"):
@@ -66,7 +66,7 @@ class AcpToolCall:
         if (kind := get("kind")) and (kind != "other" or self.kind == "other"):
             self.kind = kind  # an agent that knows less now does not unsay what it knew
         if (given := get("rawInput")) and isinstance(given, dict):
-            self.arguments = cast("Fields", given)
+            self.arguments = cast("JsonObject", given)
         if result := get("rawOutput"):
             self.result = result
         if content := get("content"):
@@ -90,7 +90,7 @@ class AcpToolCall:
             path = self.locations[0]["path"]
             self.content = [{"type": "diff", "path": path, "oldText": old, "newText": new} for old, new in entries]
 
-    def merge_permission_request(self, call: Fields) -> None:
+    def merge_permission_request(self, call: JsonObject) -> None:
         """What a request for permission tells of it. Its input may be put in other words there: ours stays."""
         own = self.arguments
         self.merge(call)
@@ -121,7 +121,7 @@ class AcpToolCall:
         return tuple(dict.fromkeys(found or [place["path"] for place in self.locations]))
 
     @property
-    def diffs(self) -> list[Change]:
+    def diffs(self) -> list[TextChange]:
         return [
             (block["path"], block.get("oldText") or "", block.get("newText") or "")
             for block in self.content
@@ -137,10 +137,10 @@ class AcpToolCall:
         return told if len(told) == count else [any(told)] * count
 
     @property
-    def metadata(self) -> Fields:
+    def metadata(self) -> JsonObject:
         """What OpenCode and its kin tell of a call beside its output."""
         result: object = self.result
-        return (cast("Fields", result).get("metadata") or NOTHING) if isinstance(result, dict) else NOTHING
+        return (cast("JsonObject", result).get("metadata") or NOTHING) if isinstance(result, dict) else NOTHING
 
     def argument(self, *names: str) -> str:
         """The first of these arguments that it has."""
@@ -183,11 +183,11 @@ class AcpToolCall:
                 return _mcp(self.name) or OtherAction()
 
 
-def at_path(fields: Fields, path: Sequence[str]) -> Any:
+def at_path(fields: JsonObject, path: Sequence[str]) -> Any:
     """The value at a path of names; None where there is none."""
     value: Any = fields
     for name in path:
-        value = cast("Fields", value).get(name) if isinstance(value, dict) else None
+        value = cast("JsonObject", value).get(name) if isinstance(value, dict) else None
     return value if path else None
 
 
@@ -209,7 +209,7 @@ def _result_text(result: Any) -> str:
     if result is None or isinstance(result, str):
         return result or ""
     if isinstance(result, dict):
-        fields = cast("Fields", result)
+        fields = cast("JsonObject", result)
         for name in ("output", "formatted_output", "stdout", "error", "message", "content"):
             if isinstance(fields.get(name), str):
                 return fields[name]

@@ -16,10 +16,11 @@ from ...errors import AgentDied, AgentMissing, AgentStartFailed, Unsupported
 from ...events import Done, Error, Event, Other
 from ...policy import Receipt
 from ...processes.async_process import Process
+from ...wire.json_object import JsonDict
 from ..base import AskFn, Prompt, Spec
 from ..model_list import ModelList, mappings, model_list
 from ..turn_stream import Turn
-from .events import SOURCE, ClaudeCodeNormaliser, Message
+from .events import SOURCE, ClaudeCodeNormaliser
 from .launch import INSTALL, SDK, UPGRADE
 from .policy import ToolPermissions, answered_input, permission_rules
 from .prompt import hook_output, inline_long_system, user_message
@@ -236,7 +237,7 @@ class ClaudeCodeConversation:
 
     # --- what the agent says ---------------------------------------------------------------------------
 
-    def _on_message(self, message: Message) -> None:
+    def _on_message(self, message: JsonDict) -> None:
         if message.get("type") == "command_lifecycle":
             self._reports_start = True
             if message.get("state") == "started":
@@ -258,7 +259,7 @@ class ClaudeCodeConversation:
             for event in events:
                 turn.emit(event)
 
-    def _on_result(self, events: list[Event], done: Done, message: Message) -> None:
+    def _on_result(self, events: list[Event], done: Done, message: JsonDict) -> None:
         """A result. It may be of a turn that the agent took by itself (a background task woke it), not of ours."""
         turn = self._turn
         heard = message.get("user_message_uuids") or ()
@@ -285,12 +286,12 @@ class ClaudeCodeConversation:
 
     # --- what it asks ----------------------------------------------------------------------------------
 
-    async def _pre_tool_use(self, given: Any, tool: str | None, context: Any) -> Message:
+    async def _pre_tool_use(self, given: Any, tool: str | None, context: Any) -> JsonDict:
         """The hook before every tool call."""
         decision = self._permissions.hook_decision(given["tool_name"], given["tool_input"])
         return hook_output("PreToolUse", permissionDecision=decision) if decision else {}
 
-    async def _user_prompt_submit(self, given: Any, tool: str | None, context: Any) -> Message:
+    async def _user_prompt_submit(self, given: Any, tool: str | None, context: Any) -> JsonDict:
         """The hook before a prompt is taken up: what its turn adds to the system instruction goes beside it."""
         prompt = self._pending_system
         if prompt is None or prompt.text not in given["prompt"]:

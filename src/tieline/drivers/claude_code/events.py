@@ -5,7 +5,7 @@ place is kept as `other`.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import cast
 
 from ...events import (
     Diff,
@@ -27,10 +27,9 @@ from ...events import (
     Usage,
 )
 from ...policy import Receipt
+from ...wire.json_object import JsonDict
 from .tools import TodoList, content_text, patch_diff, tool_action
 from .usage import ClaudeCodeUsageMeter
-
-Message = dict[str, Any]
 
 SOURCE = "claude-code"
 IGNORED = frozenset({"command_lifecycle", "keep_alive", "tool_progress"})
@@ -62,7 +61,7 @@ class ClaudeCodeNormaliser:
         self._receipt = receipt
         self._hidden = frozenset(hidden)
         self._init_sent = False
-        self._calls: dict[str, Message] = {}  # tool_use blocks whose result has not come
+        self._calls: dict[str, JsonDict] = {}  # tool_use blocks whose result has not come
         self._message = ""  # the id of the one being streamed
         self._open: dict[str, list[tuple[str, str]]] = {}  # message id → streamed blocks (type, item), not yet whole
         self._block: tuple[type[TextDelta] | type[ThinkingDelta], str] | None = None
@@ -71,7 +70,7 @@ class ClaudeCodeNormaliser:
         self._diffs: list[str] = []
         self._paths: dict[str, None] = {}
         self._meter = meter or ClaudeCodeUsageMeter()
-        self._handlers: dict[str, Callable[[Message], list[Event]]] = {
+        self._handlers: dict[str, Callable[[JsonDict], list[Event]]] = {
             "stream_event": self._stream,
             "assistant": self._assistant,
             "user": self._user,
@@ -80,7 +79,7 @@ class ClaudeCodeNormaliser:
             "rate_limit_event": self._rate_limit,
         }
 
-    def feed(self, message: Message) -> list[Event]:
+    def feed(self, message: JsonDict) -> list[Event]:
         kind = message.get("type")
         try:
             handle = self._handlers.get(kind)  # type: ignore[arg-type]
@@ -92,7 +91,7 @@ class ClaudeCodeNormaliser:
                 return [Other(message, SOURCE), Done("error", error="the turn's result is not of a known shape")]
             return [Other(message, SOURCE)]
 
-    def call_input(self, tool: str) -> Message:
+    def call_input(self, tool: str) -> JsonDict:
         """The input the model gave to a call that is not finished; Claude Code's own asks leave parts of it out."""
         return self._calls.get(tool, {}).get("input") or {}
 
@@ -110,7 +109,7 @@ class ClaudeCodeNormaliser:
 
     # --- the model's stream ----------------------------------------------------------------------------
 
-    def _stream(self, message: Message) -> list[Event]:
+    def _stream(self, message: JsonDict) -> list[Event]:
         event = message["event"]
         kind = event["type"]
         if kind == "content_block_delta":
@@ -138,7 +137,7 @@ class ClaudeCodeNormaliser:
             return [Usage(self._meter.model_call_ended(event.get("usage")))]
         return []
 
-    def _assistant(self, message: Message) -> list[Event]:
+    def _assistant(self, message: JsonDict) -> list[Event]:
         parent = message.get("parent_tool_use_id") or ""
         inner = message["message"]
         if message.get("is_api_error_message"):
@@ -163,7 +162,7 @@ class ClaudeCodeNormaliser:
                 events.append(Other(block, SOURCE))
         return events
 
-    def _item(self, message: Message, native: str, kind: str) -> str:
+    def _item(self, message: JsonDict, native: str, kind: str) -> str:
         """The item whose deltas were streamed for this block, in order; else one of its own."""
         streamed = self._open.get(native)
         if streamed:
@@ -175,7 +174,7 @@ class ClaudeCodeNormaliser:
 
     # --- tool results ----------------------------------------------------------------------------------
 
-    def _user(self, message: Message) -> list[Event]:
+    def _user(self, message: JsonDict) -> list[Event]:
         content = message["message"]["content"]
         parent = message.get("parent_tool_use_id") or ""
         if message.get("isReplay") or isinstance(content, str):
@@ -190,7 +189,7 @@ class ClaudeCodeNormaliser:
                 events.append(Other(block, SOURCE))
         return events
 
-    def _tool_result(self, block: Message, message: Message, parent: str) -> list[Event]:
+    def _tool_result(self, block: JsonDict, message: JsonDict, parent: str) -> list[Event]:
         tool = block["tool_use_id"]
         call = self._calls.pop(tool, None)
         self._finished_calls.add(tool)
@@ -203,7 +202,7 @@ class ClaudeCodeNormaliser:
         events: list[Event] = [ToolResult(tool, status, output, parent)]
         told = message.get("tool_use_result")
         if call is not None and status == "ok" and isinstance(told, dict):
-            result = cast(Message, told)
+            result = cast(JsonDict, told)
             if "structuredPatch" in result:
                 self._paths[result["filePath"]] = None
                 self._diffs.append(patch_diff(result))
@@ -211,16 +210,16 @@ class ClaudeCodeNormaliser:
                 events.append(Plan(steps))
         return events
 
-    def _refused(self, tool: str, call: Message | None, message: Message) -> bool:
+    def _refused(self, tool: str, call: JsonDict | None, message: JsonDict) -> bool:
         for meta in message.get("tool_result_meta") or ():
             if meta.get("id") == tool:
-                decision: Message = meta.get("permission_decision") or {}
+                decision: JsonDict = meta.get("permission_decision") or {}
                 return decision.get("decision") == "reject" or meta.get("non_execution_kind") in REFUSAL_KINDS
         return call is not None and call["name"] in self._hidden
 
     # --- everything around it --------------------------------------------------------------------------
 
-    def _system(self, message: Message) -> list[Event]:
+    def _system(self, message: JsonDict) -> list[Event]:
         subtype = message["subtype"]
         if subtype == "init":
             return self._init(message)
@@ -240,10 +239,10 @@ class ClaudeCodeNormaliser:
         if subtype == "task_notification":
             return [Status(f"task_{message['status']}", message.get("summary") or "")]
         if subtype == "compact_boundary":
-            return [Status("compacted", str(cast(Message, message.get("compact_metadata") or {}).get("trigger", "")))]
+            return [Status("compacted", str(cast(JsonDict, message.get("compact_metadata") or {}).get("trigger", "")))]
         return [Other(message, SOURCE)]
 
-    def _init(self, message: Message) -> list[Event]:
+    def _init(self, message: JsonDict) -> list[Event]:
         """Claude Code says it at the start of each turn; the conversation is opened once."""
         self.native_id = message.get("session_id") or self.native_id
         if self._init_sent:
@@ -262,12 +261,12 @@ class ClaudeCodeNormaliser:
             )
         ]
 
-    def _rate_limit(self, message: Message) -> list[Event]:
-        info: Message = message.get("rate_limit_info") or {}
+    def _rate_limit(self, message: JsonDict) -> list[Event]:
+        info: JsonDict = message.get("rate_limit_info") or {}
         kind = info.get("rateLimitType") or ""
         return [Status("rate_limit", f"{kind} {info.get('status') or ''}".strip())]
 
-    def _result(self, message: Message) -> list[Event]:
+    def _result(self, message: JsonDict) -> list[Event]:
         self.native_id = message.get("session_id") or self.native_id
         subtype = message.get("subtype") or ""
         status = OUTCOMES.get(subtype, "error" if message.get("is_error") or subtype != "success" else "success")
@@ -284,12 +283,12 @@ class ClaudeCodeNormaliser:
         events.append(Done(status, text, problem, tokens, "complete", self.native_id, turns=turns))
         return events
 
-    def _denials(self, message: Message) -> list[Event]:
+    def _denials(self, message: JsonDict) -> list[Event]:
         """Refused calls that the stream did not show."""
         events: list[Event] = []
         for denial in message.get("permission_denials") or ():
             tool, name = denial["tool_use_id"], denial["tool_name"]
-            given: Message = denial.get("tool_input") or {}
+            given: JsonDict = denial.get("tool_input") or {}
             if tool not in self._finished_calls:
                 events.append(ToolUse(tool, name, tool_action(name, given), given))
                 events.append(ToolResult(tool, "denied"))

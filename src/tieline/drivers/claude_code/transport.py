@@ -10,8 +10,8 @@ import msgspec
 
 from ...processes.async_process import Process
 from ...wire.json_lines import decode_line
+from ...wire.json_object import JsonDict
 from ...wire.lines import LineTooLong
-from .events import Message
 
 CONTROL = frozenset({"control_request", "control_response", "control_cancel_request"})
 SDK_REQUESTS = frozenset({"can_use_tool", "hook_callback", "mcp_message"})
@@ -23,11 +23,11 @@ REQUEST_ID_PREFIX = "tieline-"
 class SdkTransport:
     """The SDK's transport over our process: control messages are for the SDK, all others go to `take`."""
 
-    def __init__(self, process: Process, take: Callable[[Message], None], garbage: Callable[[bytes], None]) -> None:
+    def __init__(self, process: Process, take: Callable[[JsonDict], None], garbage: Callable[[bytes], None]) -> None:
         self._process = process
         self._on_message = take
         self._on_garbage = garbage
-        self._control: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._control: asyncio.Queue[JsonDict | None] = asyncio.Queue()
         self._decoder = msgspec.json.Decoder(dict[str, Any])
         self._pending: dict[str, asyncio.Future[None]] = {}
 
@@ -47,7 +47,7 @@ class SdkTransport:
                     waiting.set_exception(ConnectionError("Claude Code is gone"))
         return "it closed its output"
 
-    async def request(self, request: Message) -> None:
+    async def request(self, request: JsonDict) -> None:
         """A control request of our own, until it is answered, in whatever way. Raises ConnectionError."""
         number = REQUEST_ID_PREFIX + uuid4().hex
         answered = self._pending[number] = asyncio.get_running_loop().create_future()
@@ -87,7 +87,7 @@ class SdkTransport:
     async def write(self, data: str) -> None:
         await self._process.write(data.encode())
 
-    async def read_messages(self) -> AsyncIterator[Message]:
+    async def read_messages(self) -> AsyncIterator[JsonDict]:
         while (message := await self._control.get()) is not None:
             yield message
         raise ConnectionError("Claude Code is gone")  # so that nobody waits for its answer

@@ -5,17 +5,19 @@ from typing import Any
 
 from ...events import Answer, Ask, Choice, Command, Edit, Fetch, Mcp, OtherAction, Question, Remember
 from ...policy import Capability, Policy
+from ...wire.json_object import JsonObject
 from .events import CodexNormaliser
 from .policy import strictest
 
 EXTRA_FIELDS = ("additionalPermissions", "networkApprovalContext")
 """What a request may say beyond the call that it is about."""
 
-Params = Mapping[str, Any]
 AskAndResponder = tuple[Ask, Callable[[Answer], Any]]
 
 
-def parse_request(method: str, params: Params, normaliser: CodexNormaliser, policy: Policy) -> AskAndResponder | None:
+def parse_request(
+    method: str, params: JsonObject, normaliser: CodexNormaliser, policy: Policy
+) -> AskAndResponder | None:
     """The ask in a request, and what makes Codex's response of its answer. None: a request we do not know."""
     match method:
         case "item/commandExecution/requestApproval":
@@ -32,7 +34,7 @@ def parse_request(method: str, params: Params, normaliser: CodexNormaliser, poli
             return None
 
 
-def _command(params: Params, normaliser: CodexNormaliser, policy: Policy) -> AskAndResponder:
+def _command(params: JsonObject, normaliser: CodexNormaliser, policy: Policy) -> AskAndResponder:
     item = params["itemId"]
     call = normaliser.calls.get(item)
     wanted: list[Capability] = []
@@ -84,12 +86,12 @@ def _command(params: Params, normaliser: CodexNormaliser, policy: Policy) -> Ask
     return ask, respond
 
 
-def _leaves_sandbox(params: Params) -> bool:
+def _leaves_sandbox(params: JsonObject) -> bool:
     """Codex asks once more, about the same call, when its sandbox stopped it; only the reason tells."""
     return "sandbox" in (params.get("reason") or "")
 
 
-def _file_change(params: Params, normaliser: CodexNormaliser) -> AskAndResponder:
+def _file_change(params: JsonObject, normaliser: CodexNormaliser) -> AskAndResponder:
     item = params["itemId"]
     action = normaliser.actions.get(item)
     edit = action if isinstance(action, Edit) else Edit(())
@@ -112,7 +114,7 @@ def _file_change(params: Params, normaliser: CodexNormaliser) -> AskAndResponder
     return ask, _decision
 
 
-def _permissions(params: Params, policy: Policy) -> AskAndResponder:
+def _permissions(params: JsonObject, policy: Policy) -> AskAndResponder:
     wanted = {kind: value for kind, value in params["permissions"].items() if value}
     lines: list[Capability] = ["network"] if wanted.get("network") else []
     if wanted.get("fileSystem"):
@@ -138,7 +140,7 @@ def _permissions(params: Params, policy: Policy) -> AskAndResponder:
     return ask, respond
 
 
-def _user_input(params: Params) -> AskAndResponder:
+def _user_input(params: JsonObject) -> AskAndResponder:
     questions = tuple(
         Question(
             id=question["id"],
@@ -162,11 +164,11 @@ def _user_input(params: Params) -> AskAndResponder:
     return Ask(f"ask-{params['itemId']}", "question", title, questions=questions), respond
 
 
-def _elicitation(params: Params, normaliser: CodexNormaliser) -> AskAndResponder:
+def _elicitation(params: JsonObject, normaliser: CodexNormaliser) -> AskAndResponder:
     """A question of an MCP server; without fields it is Codex's own: whether a tool of it may be called."""
-    schema: Params = params.get("requestedSchema") or {}
-    fields: Mapping[str, Params] = schema.get("properties") or {}
-    meta: Params = params.get("_meta") or {}
+    schema: JsonObject = params.get("requestedSchema") or {}
+    fields: Mapping[str, JsonObject] = schema.get("properties") or {}
+    meta: JsonObject = params.get("_meta") or {}
     server, lasting = params["serverName"], meta.get("persist") or ()
     name = f"ask-{server}-{params.get('turnId') or ''}"
     if not fields:
@@ -193,7 +195,7 @@ def _elicitation(params: Params, normaliser: CodexNormaliser) -> AskAndResponder
     return ask, respond
 
 
-def _find_mcp_call(server: str, message: str, given: Params, normaliser: CodexNormaliser) -> tuple[str, Mcp]:
+def _find_mcp_call(server: str, message: str, given: JsonObject, normaliser: CodexNormaliser) -> tuple[str, Mcp]:
     """The call that is asked about, which names neither its id nor, but in words for people, its tool."""
     found = [(tool, action) for tool, action in normaliser.actions.items() if isinstance(action, Mcp)]
     found = [(tool, action) for tool, action in found if action.server == server and f'"{action.tool}"' in message]
@@ -203,7 +205,7 @@ def _find_mcp_call(server: str, message: str, given: Params, normaliser: CodexNo
     return found[0] if len(found) == 1 else ("", Mcp(server, ""))
 
 
-def _form_question(field: str, shape: Params) -> Question:
+def _form_question(field: str, shape: JsonObject) -> Question:
     options: list[str] = shape.get("enum") or (["true", "false"] if shape.get("type") == "boolean" else [])
     return Question(
         id=field,
@@ -215,7 +217,7 @@ def _form_question(field: str, shape: Params) -> Question:
     )
 
 
-def _value(shape: Params, chosen: tuple[str, ...]) -> Any:
+def _value(shape: JsonObject, chosen: tuple[str, ...]) -> Any:
     """What was chosen, as the type that the field wants."""
     first = chosen[0] if chosen else ""
     match shape.get("type"):

@@ -5,7 +5,7 @@ Codex tells a tool call twice: as a raw item of the model's response (`rawRespon
 but leave out calls that its sandbox or its own rules refused. The raw ones fill these gaps.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -30,12 +30,12 @@ from ...events import (
     Warning,
     changed_paths,
 )
+from ...wire.json_object import JsonObject
 from .items import TOOLS, RawCall, content_text, describe_item, error_code, item_result, parse_raw_call, raw_outcome
 from .launch import IGNORED
 from .usage import CodexUsageMeter
 
 SOURCE = "codex"
-Params = Mapping[str, Any]
 
 SHOWN_OTHERWISE = frozenset({"update_plan", "request_user_input"})
 """Tools whose calls are told as a plan and as an ask."""
@@ -59,7 +59,7 @@ class CodexNormaliser:
         emit: Callable[[Event], None],
         *,
         started: Callable[[str], None] = _ignore,
-        ended: Callable[[Params], None] = _ignore,
+        ended: Callable[[JsonObject], None] = _ignore,
         spawned: Callable[[str, str], None] = _ignore,
         meter: CodexUsageMeter | None = None,
         parent: str = "",
@@ -79,7 +79,7 @@ class CodexNormaliser:
         self._turn = ""
         self._diff = ""
 
-    def feed(self, method: str, params: Params) -> None:
+    def feed(self, method: str, params: JsonObject) -> None:
         handler = HANDLERS.get(method)
         try:
             if handler is not None:
@@ -91,7 +91,7 @@ class CodexNormaliser:
 
     # --- the turn --------------------------------------------------------------------------------------
 
-    def turn_started(self, params: Params) -> None:
+    def turn_started(self, params: JsonObject) -> None:
         self._diff = self.failure = ""
         self.calls.clear()
         self.actions.clear()
@@ -99,17 +99,17 @@ class CodexNormaliser:
         self._turn = params["turn"]["id"]
         self._started(self._turn)
 
-    def turn_completed(self, params: Params) -> None:
+    def turn_completed(self, params: JsonObject) -> None:
         self._ended(params["turn"])
 
-    def usage(self, params: Params) -> None:
+    def usage(self, params: JsonObject) -> None:
         usage = params["tokenUsage"]
         current = params["turnId"] == self._turn
         self.meter.update(params["threadId"], usage, counts=current)
         if current and (tokens := self.meter.tokens) is not None:
             self.emit(Usage(tokens, usage.get("modelContextWindow")))
 
-    def error(self, params: Params) -> None:
+    def error(self, params: JsonObject) -> None:
         error = params["error"]
         message = error["message"]
         if details := error.get("additionalDetails"):
@@ -119,10 +119,10 @@ class CodexNormaliser:
             self.failure = message
         self.emit(Error(message, error_code(error), recoverable))
 
-    def plan(self, params: Params) -> None:
+    def plan(self, params: JsonObject) -> None:
         self.emit(Plan(tuple(PlanStep(step["step"], STEPS[step["status"]]) for step in params["plan"])))
 
-    def diff(self, params: Params) -> None:
+    def diff(self, params: JsonObject) -> None:
         diff = params["diff"]
         if diff != self._diff:  # it is told again with every model call
             self._diff = diff
@@ -130,34 +130,34 @@ class CodexNormaliser:
 
     # --- deltas ----------------------------------------------------------------------------------------
 
-    def text_delta(self, params: Params) -> None:
+    def text_delta(self, params: JsonObject) -> None:
         self.emit(TextDelta(params["delta"], params["itemId"], self._parent))
 
-    def summary_delta(self, params: Params) -> None:
+    def summary_delta(self, params: JsonObject) -> None:
         self.emit(ThinkingDelta(params["delta"], params["itemId"], self._parent))
 
-    def summary_part(self, params: Params) -> None:
+    def summary_part(self, params: JsonObject) -> None:
         if params["summaryIndex"]:
             self.emit(ThinkingDelta("\n\n", params["itemId"], self._parent))
 
-    def reasoning_delta(self, params: Params) -> None:
+    def reasoning_delta(self, params: JsonObject) -> None:
         self.emit(ThinkingDelta(params["delta"], params["itemId"] + ":raw", self._parent))
 
-    def output_delta(self, params: Params) -> None:
+    def output_delta(self, params: JsonObject) -> None:
         self.emit(ToolOutput(params["itemId"], params["delta"]))
 
-    def progress(self, params: Params) -> None:
+    def progress(self, params: JsonObject) -> None:
         self.emit(ToolOutput(params["itemId"], params["message"] + "\n"))
 
     # --- items -----------------------------------------------------------------------------------------
 
-    def item_started(self, params: Params) -> None:
+    def item_started(self, params: JsonObject) -> None:
         item = params["item"]
         kind = item["type"]
         if kind in TOOLS and (kind != "webSearch" or item.get("query")):  # a search may tell only at its end what for
             self._show_item(item)
 
-    def item_completed(self, params: Params) -> None:
+    def item_completed(self, params: JsonObject) -> None:
         item = params["item"]
         kind = item["type"]
         name = item["id"]
@@ -184,7 +184,7 @@ class CodexNormaliser:
         elif kind != "userMessage":  # our own prompt, echoed
             self.emit(Other(item, SOURCE))
 
-    def _show_item(self, item: Params) -> None:
+    def _show_item(self, item: JsonObject) -> None:
         name = item["id"]
         if name not in self._shown:
             self._shown[name] = False
@@ -194,7 +194,7 @@ class CodexNormaliser:
         elif item["type"] == "fileChange" and not self._shown[name]:
             self.actions[name] = describe_item(item)[1]  # a command that is a patch: this is what an ask is about
 
-    def raw_item(self, params: Params) -> None:
+    def raw_item(self, params: JsonObject) -> None:
         item = params["item"]
         kind = item["type"]
         if kind in ("function_call", "custom_tool_call"):
@@ -229,25 +229,25 @@ class CodexNormaliser:
 
     # --- the rest --------------------------------------------------------------------------------------
 
-    def warning(self, params: Params) -> None:
+    def warning(self, params: JsonObject) -> None:
         text, details = params.get("message") or params.get("summary") or "", params.get("details")
         self.emit(Warning(f"{text} ({details})" if details else text))
 
-    def mcp_status(self, params: Params) -> None:
+    def mcp_status(self, params: JsonObject) -> None:
         if params["status"] == "failed":
             self.emit(Warning(f"MCP server {params['name']}: {params.get('error') or 'it did not start'}"))
 
-    def rerouted(self, params: Params) -> None:
+    def rerouted(self, params: JsonObject) -> None:
         self.emit(Status("model_rerouted", f"{params['fromModel']} → {params['toModel']}"))
 
-    def compacted(self, params: Params) -> None:
+    def compacted(self, params: JsonObject) -> None:
         self.emit(Status("compacted"))
 
-    def ignore(self, params: Params) -> None:
+    def ignore(self, params: JsonObject) -> None:
         """Known, and nothing for the log."""
 
 
-HANDLERS: dict[str, Callable[[CodexNormaliser, Params], None]] = {
+HANDLERS: dict[str, Callable[[CodexNormaliser, JsonObject], None]] = {
     "item/agentMessage/delta": CodexNormaliser.text_delta,
     "item/reasoning/summaryTextDelta": CodexNormaliser.summary_delta,
     "item/reasoning/summaryPartAdded": CodexNormaliser.summary_part,

@@ -6,9 +6,9 @@ from typing import Any, Literal, cast
 import msgspec
 
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Outcome, Read, Task
+from ...wire.json_object import JsonObject
 from ..unified_diff import file_header, unified_diff
 
-Item = Mapping[str, Any]
 ToolStatus = Literal["ok", "error", "denied"]
 
 TOOLS = frozenset(
@@ -57,7 +57,7 @@ class RawCall:
                 return OtherAction()
 
 
-def parse_raw_call(item: Item) -> RawCall | None:
+def parse_raw_call(item: JsonObject) -> RawCall | None:
     """The call in a raw item of the model's response, if it is one."""
     match item["type"]:
         case "function_call":
@@ -79,7 +79,7 @@ def raw_outcome(call: RawCall, output: str) -> ToolStatus | None:
     return "error" if output.startswith((f"{call.name} verification failed", f"{call.name} failed")) else "ok"
 
 
-def describe_item(item: Item) -> tuple[str, AnyAction, Mapping[str, Any]]:
+def describe_item(item: JsonObject) -> tuple[str, AnyAction, Mapping[str, Any]]:
     """Name, action and input of an item that is a tool call."""
     match item["type"]:
         case "commandExecution":
@@ -105,7 +105,7 @@ def describe_item(item: Item) -> tuple[str, AnyAction, Mapping[str, Any]]:
             return kind, OtherAction(), {}
 
 
-def item_result(item: Item) -> tuple[ToolStatus, str]:
+def item_result(item: JsonObject) -> tuple[ToolStatus, str]:
     """How an item that is a tool call ended, and what it put out."""
     status = STATUSES.get(item.get("status") or "completed", "error")
     match item["type"]:
@@ -129,7 +129,7 @@ def item_result(item: Item) -> tuple[ToolStatus, str]:
             return status, ""
 
 
-def edit_from_changes(changes: Sequence[Item]) -> Edit:
+def edit_from_changes(changes: Sequence[JsonObject]) -> Edit:
     """File changes as one unified diff. Codex gives hunks for an update and the bare content otherwise."""
     paths: dict[str, None] = {}
     parts: list[str] = []
@@ -161,7 +161,7 @@ def content_text(content: Any) -> str:
     return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in content)
 
 
-def error_code(error: Item) -> str:
+def error_code(error: JsonObject) -> str:
     """Codex's kind of an error: a word, or a word with the HTTP status it came from."""
     info = error.get("codexErrorInfo")
     if info is None or isinstance(info, str):
@@ -171,10 +171,10 @@ def error_code(error: Item) -> str:
     return f"{kind} {status}" if status else kind
 
 
-def turn_outcome(turn: Item) -> tuple[Outcome, str, str]:
+def turn_outcome(turn: JsonObject) -> tuple[Outcome, str, str]:
     """How a turn ended; what it failed with, and the kind of that error."""
     status = OUTCOMES.get(turn["status"], "error")
-    error: Item = turn.get("error") or {}
+    error: JsonObject = turn.get("error") or {}
     code = error_code(error) if status == "error" else ""
     return "max_budget" if code == "sessionBudgetExceeded" else status, error.get("message") or "", code
 

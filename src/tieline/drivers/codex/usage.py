@@ -1,18 +1,14 @@
 """The tokens of one turn of Codex."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from ...events import Tokens
-
-Params = Mapping[str, Any]
+from ...wire.json_object import JsonObject
 
 
 class CodexUsageMeter:
     """Tokens of one turn, over the thread and its subagents. Codex tells totals per thread, which only ever grow."""
 
     def __init__(self) -> None:
-        self._totals: dict[str, Params] = {}
+        self._totals: dict[str, JsonObject] = {}
         self._spent = dict.fromkeys(("inputTokens", "cachedInputTokens", "outputTokens", "reasoningOutputTokens"), 0)
         self.calls = 0
 
@@ -20,7 +16,7 @@ class CodexUsageMeter:
         self._spent = dict.fromkeys(self._spent, 0)
         self.calls = 0
 
-    def update(self, thread: str, usage: Params, *, counts: bool) -> None:
+    def update(self, thread: str, usage: JsonObject, *, counts: bool) -> None:
         """A resumed thread first tells what its last turn came to: that is where to count from, and does not count."""
         total, before = usage["total"], self._totals.get(thread)
         self._totals[thread] = total

@@ -6,19 +6,20 @@ exactly what it replaces is drawn from the file; of any other, OpenCode's hunks 
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 from ...events import Edit
+from ...wire.json_object import JsonObject
 from ..current_file import READ_TIMEOUT_S, EditPreview, Unreadable, read_text
 from ..unified_diff import file_header, replacement_diff, split_lines, unified_diff
 
 HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@")
 
-Raw = Mapping[str, Any]
 
-
-async def preview_edit(tool: str, given: Raw, metadata: Raw, paths: Sequence[str], cwd: str) -> EditPreview:
+async def preview_edit(
+    tool: str, given: JsonObject, metadata: JsonObject, paths: Sequence[str], cwd: str
+) -> EditPreview:
     plain = Edit(tuple(paths), str(metadata.get("diff") or ""))
     try:
         async with asyncio.timeout(READ_TIMEOUT_S):
@@ -30,7 +31,7 @@ async def preview_edit(tool: str, given: Raw, metadata: Raw, paths: Sequence[str
         return EditPreview(plain, f"OpenCode's own diff, without a look at the file ({why}).")
 
 
-def _preview(tool: str, given: Raw, metadata: Raw, plain: Edit, cwd: str) -> EditPreview:
+def _preview(tool: str, given: JsonObject, metadata: JsonObject, plain: Edit, cwd: str) -> EditPreview:
     if tool in ("edit", "write") and (path := str(given.get("filePath") or "")):
         text = read_text(path, cwd)
         if tool == "write":
@@ -40,7 +41,7 @@ def _preview(tool: str, given: Raw, metadata: Raw, plain: Edit, cwd: str) -> Edi
             diff = replacement_diff(path, text or "", old, new, everywhere=bool(given.get("replaceAll")))
         if diff:
             return EditPreview(Edit(plain.paths, diff))
-    files = cast("Sequence[Raw]", metadata.get("files") or ())
+    files = cast("Sequence[JsonObject]", metadata.get("files") or ())
     if not files:
         files = [{"filePath": metadata["filepath"], "patch": plain.diff}]
     paths: dict[str, None] = {}

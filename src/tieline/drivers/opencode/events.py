@@ -29,10 +29,11 @@ from ...events import (
     Usage,
     changed_paths,
 )
+from ...wire.json_object import JsonObject
 from .protocol import IGNORED, IGNORED_PARTS, REFUSALS, SOURCE, STEPS, error_message
-from .tools import Raw, tool_action
+from .tools import tool_action
 
-Handler = Callable[[dict[str, Any]], Sequence[Event]]
+EventHandler = Callable[[dict[str, Any]], Sequence[Event]]
 
 
 class OpenCodeNormaliser:
@@ -50,7 +51,7 @@ class OpenCodeNormaliser:
         self.users: set[str] = set()  # messages that are prompts: their parts are echoes
         self._hidden = hidden
         self.servers = tuple(sorted(mcp, key=len, reverse=True))
-        self._events: dict[str, Handler] = {
+        self._events: dict[str, EventHandler] = {
             "message.part.delta": self._delta,
             "message.part.updated": self._part,
             "message.updated": self._message,
@@ -58,7 +59,7 @@ class OpenCodeNormaliser:
             "session.compacted": lambda properties: (Status("compacted"),),
             "todo.updated": self._todos,
         }
-        self._parts: dict[str, Handler] = {
+        self._parts: dict[str, EventHandler] = {
             "text": self._text,
             "reasoning": self._text,
             "tool": self._tool,
@@ -108,12 +109,12 @@ class OpenCodeNormaliser:
 
     # --- messages and their parts ----------------------------------------------------------------------
 
-    def _message(self, properties: Raw) -> Sequence[Event]:
+    def _message(self, properties: JsonObject) -> Sequence[Event]:
         if properties["info"]["role"] == "user":
             self.users.add(properties["info"]["id"])
         return ()
 
-    def _part(self, properties: Raw) -> Sequence[Event]:
+    def _part(self, properties: JsonObject) -> Sequence[Event]:
         part = properties["part"]
         if part["messageID"] in self.users or part["id"] in self._ended:
             return ()
@@ -123,7 +124,7 @@ class OpenCodeNormaliser:
             return () if kind in IGNORED_PARTS else (Other(part, SOURCE),)
         return handler(part)
 
-    def _delta(self, properties: Raw) -> Sequence[Event]:
+    def _delta(self, properties: JsonObject) -> Sequence[Event]:
         text = self._texts.get(properties["partID"])
         if text is None or not text.complete or properties["field"] != "text":
             return ()
@@ -152,7 +153,7 @@ class OpenCodeNormaliser:
             text.complete = False
         return told
 
-    def _once(self, part: Raw, *events: Event) -> Sequence[Event]:
+    def _once(self, part: JsonObject, *events: Event) -> Sequence[Event]:
         self._ended.add(part["id"])
         return events
 
@@ -196,13 +197,13 @@ class OpenCodeNormaliser:
         told: list[Event] = []
         if use is None:
             tool: str = part["tool"]
-            arguments: Raw = state["input"]
+            arguments: JsonObject = state["input"]
             if tool == "invalid" and "tool" in arguments:  # the model called what it was not offered
                 tool = arguments["tool"]
                 arguments = {}
             use = self.tools[key] = ToolUse(name, tool, tool_action(tool, arguments, self.servers), arguments, parent)
             told.append(use)
-        metadata: Raw = state.get("metadata") or {}
+        metadata: JsonObject = state.get("metadata") or {}
         if use.name == "task" and "sessionId" in metadata:
             child = metadata["sessionId"]
             if child not in self.children:
@@ -230,7 +231,7 @@ class OpenCodeNormaliser:
             new = output if at < 0 else output[at + len(mark) :]
         return (ToolOutput(name, new),) if new else ()
 
-    def _result(self, native: str, use: ToolUse, state: Raw, metadata: Raw) -> ToolResult:
+    def _result(self, native: str, use: ToolUse, state: JsonObject, metadata: JsonObject) -> ToolResult:
         if state["status"] == "error":
             self._diffs.pop(use.id, None)
             error = state.get("error") or ""
@@ -246,7 +247,7 @@ class OpenCodeNormaliser:
             return ToolResult(use.id, "error", output + ending, use.parent)
         return ToolResult(use.id, "ok", output, use.parent)
 
-    def _add_diff(self, use: ToolUse, metadata: Raw) -> None:
+    def _add_diff(self, use: ToolUse, metadata: JsonObject) -> None:
         if patch := metadata.get("diff"):
             self._diffs[use.id] = patch
         elif "content" in use.input and metadata.get("exists") is False:
@@ -261,7 +262,7 @@ class OpenCodeNormaliser:
 
     # --- the session -----------------------------------------------------------------------------------
 
-    def _status(self, properties: Raw) -> Sequence[Event]:
+    def _status(self, properties: JsonObject) -> Sequence[Event]:
         status = properties["status"]
         if status["type"] != "retry":
             return ()
@@ -269,7 +270,7 @@ class OpenCodeNormaliser:
         attempt = f"attempt {status.get('attempt', 1)}"
         return (Error(message, "retry", recoverable=True), Status("retrying", attempt))
 
-    def _todos(self, properties: Raw) -> Sequence[Event]:
+    def _todos(self, properties: JsonObject) -> Sequence[Event]:
         if properties["sessionID"] != self.root:
             return ()
         steps = [PlanStep(todo["content"], STEPS.get(todo["status"], "pending")) for todo in properties["todos"]]

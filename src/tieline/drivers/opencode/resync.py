@@ -3,14 +3,12 @@
 Everything of the turn is fed again; what was told before is not told again.
 """
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
+from ...wire.json_object import JsonObject
 from ..turn_stream import Turn
 from .asks import AskingConversation, OpenCodeAsks
 from .event_stream import EventStream, OpenCodeListener
-
-Message = Mapping[str, Any]
 
 
 class Resyncing(AskingConversation, OpenCodeListener, Protocol):
@@ -44,19 +42,19 @@ async def resync(talk: Resyncing, turn: Turn, pending: OpenCodeAsks, stream: Eve
     return root not in states
 
 
-async def _messages(talk: Resyncing, session: str, since: str, began: int = 0) -> list[Message]:
+async def _messages(talk: Resyncing, session: str, since: str, began: int = 0) -> list[JsonObject]:
     """The turn's messages of a session and its subagents."""
-    found: list[Message] = await talk.request("GET", f"/session/{session}/message")
+    found: list[JsonObject] = await talk.request("GET", f"/session/{session}/message")
     known = [each["info"]["id"] for each in found]
     found = [each for each in found[known.index(since) + 1 if since in known else 0 :] if _created(each) >= began]
     for part in [part for each in found for part in each["parts"]]:
-        state: Message = part.get("state") or {}
-        metadata: Message = state.get("metadata") or {}
+        state: JsonObject = part.get("state") or {}
+        metadata: JsonObject = state.get("metadata") or {}
         child: str = metadata.get("sessionId", "")
         if child and part.get("tool") == "task":
             found += await _messages(talk, child, "", state["time"]["start"])
     return found
 
 
-def _created(message: Message) -> int:
+def _created(message: JsonObject) -> int:
     return message["info"]["time"]["created"]

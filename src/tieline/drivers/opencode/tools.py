@@ -1,14 +1,12 @@
 """What OpenCode's tools do, as typed actions."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Search, Task
+from ...wire.json_object import JsonObject
 
-Raw = Mapping[str, Any]
 
-
-def tool_action(tool: str, arguments: Raw, servers: Iterable[str] = ()) -> AnyAction:
+def tool_action(tool: str, arguments: JsonObject, servers: Iterable[str] = ()) -> AnyAction:
     """The action of a call. `servers` are the MCP servers' names, the longest first: their tools are `server_tool`."""
     make = ACTIONS.get(tool)
     if make is not None:
@@ -19,19 +17,19 @@ def tool_action(tool: str, arguments: Raw, servers: Iterable[str] = ()) -> AnyAc
     return OtherAction()
 
 
-def _paths(arguments: Raw) -> tuple[str, ...]:
+def _paths(arguments: JsonObject) -> tuple[str, ...]:
     """The files of a patch in OpenCode's own format."""
     marks = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
     lines = str(arguments.get("patchText", "")).splitlines()
     return tuple(line[len(mark) :].strip() for line in lines for mark in marks if line.startswith(mark))
 
 
-def _edit(arguments: Raw) -> AnyAction:
+def _edit(arguments: JsonObject) -> AnyAction:
     path = arguments.get("filePath")
     return Edit((path,) if path else ())
 
 
-ACTIONS: dict[str, Callable[[Raw], AnyAction]] = {
+ACTIONS: dict[str, Callable[[JsonObject], AnyAction]] = {
     "bash": lambda a: Command(a.get("command", ""), a.get("workdir") or ""),
     "read": lambda a: Read(a.get("filePath", "")),
     "list": lambda a: Read(a.get("path", "")),

@@ -14,13 +14,14 @@ from ...errors import AgentDied, AgentStartFailed, UsageError
 from ...events import Answer, Ask, Choice, Error, Init, Other, Question, Status, Warning, needs
 from ...policy import Receipt
 from ...processes.async_process import Process
+from ...wire.json_object import JsonDict
 from ..base import AskFn, Attachment, Prompt, Spec
 from ..current_file import note_links
 from ..model_list import ModelList, mappings, model_list
 from ..turn_stream import Turn
 from .events import PiNormaliser
 from .launch import MARK
-from .rpc import PiGone, PiRefused, PiRpc, Record
+from .rpc import PiGone, PiRefused, PiRpc
 from .tools import action_of, preview_edit
 
 START_S = 60.0
@@ -141,7 +142,7 @@ class PiConversation:
         if turn.interrupted:  # before the agent heard of it
             turn.done("interrupted", native_id=self.native_id)
             return
-        message: Record = {"message": prompt.text}
+        message: JsonDict = {"message": prompt.text}
         if prompt.attachments:
             message["images"] = [_image(attachment) for attachment in prompt.attachments]
         try:
@@ -187,7 +188,7 @@ class PiConversation:
 
     # --- what Pi says (rpc.RecordHandler) --------------------------------------------------------------------
 
-    def happened(self, record: Record) -> None:
+    def happened(self, record: JsonDict) -> None:
         turn = self._turn
         if record.get("type") == "extension_ui_request":
             self._requested(turn, record)
@@ -216,7 +217,7 @@ class PiConversation:
 
     # --- what its extensions ask -----------------------------------------------------------------------
 
-    def _requested(self, turn: Turn | None, request: Record) -> None:
+    def _requested(self, turn: Turn | None, request: JsonDict) -> None:
         if request.get("method") in DIALOGS:
             self._spawn(self._answer(turn, request))
         elif turn is not None and request.get("method") == "notify":
@@ -228,9 +229,9 @@ class PiConversation:
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 
-    async def _answer(self, turn: Turn | None, request: Record) -> None:
+    async def _answer(self, turn: Turn | None, request: JsonDict) -> None:
         """Every dialog gets its response: without one Pi would wait for ever."""
-        reply: Record = {"cancelled": True}
+        reply: JsonDict = {"cancelled": True}
         try:
             if turn is not None and not turn.ended:
                 title = str(request.get("title") or "")
@@ -240,7 +241,7 @@ class PiConversation:
             with suppress(PiGone):
                 await asyncio.shield(self._rpc.send({"type": "extension_ui_response", "id": request["id"], **reply}))
 
-    async def _permission(self, turn: Turn, title: str) -> Record:
+    async def _permission(self, turn: Turn, title: str) -> JsonDict:
         call = msgspec.json.decode(title.removeprefix(MARK))
         name, given = str(call["name"]), call["input"]
         action, note, withheld = action_of(name, given), "", ""
@@ -264,7 +265,7 @@ class PiConversation:
             return {"value": "allow"}
         return {"value": f"The user denied this: {answer.reason}" if answer.reason else "The user denied this."}
 
-    async def _question(self, turn: Turn, request: Record) -> Record:
+    async def _question(self, turn: Turn, request: JsonDict) -> JsonDict:
         method, text = request["method"], str(request.get("title") or "")
         if message := str(request.get("message") or ""):
             text = f"{text}\n{message}" if text else message

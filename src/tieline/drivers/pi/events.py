@@ -19,8 +19,8 @@ from ...events import (
     ToolUse,
     Warning,
 )
+from ...wire.json_object import JsonDict
 from ..unified_diff import unified_diff
-from .rpc import Record
 from .tools import ProposedChange, action_of, content_text
 
 QUIET = frozenset({
@@ -73,7 +73,7 @@ class PiNormaliser:
     def usage(self) -> Literal["complete", "partial", "unknown"]:
         return "unknown" if not self._spent else "partial" if self._untold else "complete"
 
-    def feed(self, record: Record) -> None:
+    def feed(self, record: JsonDict) -> None:
         match record.get("type"):
             case "message_start":
                 self._messages += 1
@@ -142,7 +142,7 @@ class PiNormaliser:
             self._outputs[tool] = whole
             self._emit(ToolOutput(tool, whole[len(before) :] if whole.startswith(before) else whole))
 
-    def _end_tool(self, record: Record) -> None:
+    def _end_tool(self, record: JsonDict) -> None:
         tool = record["toolCallId"]
         self._outputs.pop(tool, None)
         failed = bool(record.get("isError"))

@@ -3,16 +3,16 @@
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from ...background_tasks import cancel_and_wait
 from ...processes.async_process import Process
 from ...wire.json_lines import decode_line
+from ...wire.json_object import JsonDict
 from ...wire.lines import LineTooLong
 
-Record = dict[str, Any]
 REQUEST_S = 60.0
 """The longest wait for the response to a command: it says that the command was taken, not that it is done."""
 
@@ -26,7 +26,7 @@ class PiGone(Exception):
 
 
 class RecordHandler(Protocol):
-    def happened(self, record: Record) -> None:
+    def happened(self, record: JsonDict) -> None:
         """An event of the session, or a request of an extension."""
         ...
 
@@ -43,8 +43,8 @@ class PiRpc:
         self._handler = handler
         self._drain = drain
         self._numbers = itertools.count(1)
-        self._waiting: dict[str, asyncio.Future[Record]] = {}
-        self._decoder = msgspec.json.Decoder(Record)
+        self._waiting: dict[str, asyncio.Future[JsonDict]] = {}
+        self._decoder = msgspec.json.Decoder(JsonDict)
         self._gone = False
 
     async def __aenter__(self) -> "PiRpc":
@@ -54,7 +54,7 @@ class PiRpc:
     async def __aexit__(self, *_: object) -> None:
         await cancel_and_wait(self._reading)
 
-    async def request(self, command: str, fields: Record | None = None, *, timeout: float = REQUEST_S) -> Record:
+    async def request(self, command: str, fields: JsonDict | None = None, *, timeout: float = REQUEST_S) -> JsonDict:
         """The data of its response. Raises PiRefused, PiGone, TimeoutError."""
         if self._gone:
             raise PiGone
@@ -70,7 +70,7 @@ class PiRpc:
             raise PiRefused(str(response.get("error") or f"{command} was refused"))
         return response.get("data") or {}
 
-    async def send(self, record: Record) -> None:
+    async def send(self, record: JsonDict) -> None:
         """Raises PiGone."""
         try:
             await self._process.write(msgspec.json.encode(record) + b"\n")

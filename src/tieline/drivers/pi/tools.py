@@ -1,16 +1,16 @@
 """Pi's tools: what a call does, and what an edit makes of its file."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 from msgspec import Struct
 
 from ...events import AnyAction, Command, Edit, Mcp, OtherAction, Read, Search
+from ...wire.json_object import JsonObject
 from ..current_file import NOT_FOUND_HEADING, READ_TIMEOUT_S, EditPreview, Unreadable, read_text
 from ..unified_diff import unchanged_hunk, unified_diff
 
-Arguments = Mapping[str, Any]
 EDITS = frozenset({"edit", "write"})
 SAME_HEADING = "the file has this very content already"
 WHOLE_HEADING = "the file's whole content from now on"
@@ -24,7 +24,7 @@ class ProposedChange(Struct, frozen=True):
     after: str
 
 
-def action_of(name: str, given: Arguments) -> AnyAction:
+def action_of(name: str, given: JsonObject) -> AnyAction:
     match name:
         case "bash" | "powershell":
             return Command(str(given.get("command", "")))
@@ -42,7 +42,7 @@ def action_of(name: str, given: Arguments) -> AnyAction:
             return Mcp(server, tool) if name.startswith("mcp__") and tool else OtherAction()
 
 
-async def preview_edit(name: str, given: Arguments, cwd: str) -> tuple[EditPreview, ProposedChange | None] | None:
+async def preview_edit(name: str, given: JsonObject, cwd: str) -> tuple[EditPreview, ProposedChange | None] | None:
     """The change in its file as it is now; None: it is not an edit, or not of a shape that we know."""
     if name not in EDITS:
         return None
@@ -56,7 +56,7 @@ async def preview_edit(name: str, given: Arguments, cwd: str) -> tuple[EditPrevi
         return EditPreview(edit, withheld=f"The file as it is: it did not answer within {READ_TIMEOUT_S:g} s."), None
 
 
-def read_and_preview(name: str, given: Arguments, cwd: str) -> tuple[EditPreview, ProposedChange | None]:
+def read_and_preview(name: str, given: JsonObject, cwd: str) -> tuple[EditPreview, ProposedChange | None]:
     """Reads the file. Raises KeyError, TypeError for an input that is not what the tool takes."""
     path = str(given["path"])
     problem, before = "", None
@@ -81,10 +81,10 @@ def read_and_preview(name: str, given: Arguments, cwd: str) -> tuple[EditPreview
     return EditPreview(Edit((path,), diff)), ProposedChange(path, before, after)
 
 
-def _replacements(given: Arguments) -> Sequence[tuple[str, str]]:
+def _replacements(given: JsonObject) -> Sequence[tuple[str, str]]:
     """The texts and what takes their places; older versions have a single one."""
     edits: Any = given.get("edits") or [given]
-    return [(str(each["oldText"]), str(each["newText"])) for each in cast("list[Arguments]", edits)]
+    return [(str(each["oldText"]), str(each["newText"])) for each in cast("list[JsonObject]", edits)]
 
 
 def _replaced(text: str, replacements: Sequence[tuple[str, str]]) -> str | None:
@@ -102,6 +102,6 @@ def _replaced(text: str, replacements: Sequence[tuple[str, str]]) -> str | None:
 
 def content_text(result: Any) -> str:
     """The texts of a tool's result."""
-    content: Any = cast("Arguments", result).get("content") if isinstance(result, dict) else None
-    blocks = cast("list[Arguments]", content) if isinstance(content, list) else []
+    content: Any = cast("JsonObject", result).get("content") if isinstance(result, dict) else None
+    blocks = cast("list[JsonObject]", content) if isinstance(content, list) else []
     return "\n".join(str(block["text"]) for block in blocks if "text" in block)

@@ -17,7 +17,7 @@ from ...policy import LEVELS, PRESETS, Policy
 from ..base import Spec
 from .json_output import BadPath, Match, OutputFields, compile_path
 
-Claim = Literal["sandbox", "rule", "none"]
+PolicyClaim = Literal["sandbox", "rule", "none"]
 VALUES = ("prompt", "system", "model", "session", "cwd")
 LISTS = ("model_args", "system_args", "policy_args", "resume_args", "args")
 """Where in the command each of these goes; those that it does not place go to its end, in this order."""
@@ -29,9 +29,9 @@ class ShellControls(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The agent's own arguments for one policy, and by what means they hold each capability."""
 
     args: Annotated[tuple[str, ...], setting("Arguments for this policy.", ("--sandbox", "workspace"))] = ()
-    file_write: Annotated[Claim, setting("By what means they hold file writes.", "sandbox")] = "rule"
-    shell: Annotated[Claim, setting("By what means they hold commands.", "sandbox")] = "rule"
-    network: Annotated[Claim, setting("By what means they hold network access.", "sandbox")] = "rule"
+    file_write: Annotated[PolicyClaim, setting("By what means they hold file writes.", "sandbox")] = "rule"
+    shell: Annotated[PolicyClaim, setting("By what means they hold commands.", "sandbox")] = "rule"
+    network: Annotated[PolicyClaim, setting("By what means they hold network access.", "sandbox")] = "rule"
     note: Annotated[str, setting("Words for the receipt.", "by its own sandbox")] = ""
 
 

@@ -9,8 +9,8 @@ from .added import is_written_by_us
 from .base import CannotEdit, line_break
 from .jsonc import Child, Node, parse
 
-Path = tuple[str | int, ...]
-IsOurs = Callable[[Path, Any], bool]
+JsonPath = tuple[str | int, ...]
+IsOurs = Callable[[JsonPath, Any], bool]
 """Whether the value at a path is an entry of ours, to be taken out whole."""
 
 REST_OF_LINE = re.compile(r"[ \t]*(?://[^\r\n]*)?(?=[\r\n])")
@@ -60,7 +60,7 @@ class JsonEntries:
             text = text[:start] + text[end:]
         return text
 
-    def _is_ours_or_frame(self, path: Path, value: Any) -> bool:
+    def _is_ours_or_frame(self, path: JsonPath, value: Any) -> bool:
         if self._is_ours(path, value):
             return True
         return len(path) == 1 and path[0] in self._frame and value == self._frame[str(path[0])]
@@ -80,11 +80,11 @@ class _Renderer:
     def __init__(self, text: str, is_ours: IsOurs) -> None:
         self._text = text
         self.is_ours = is_ours
-        self._there: dict[Path, list[Node]] = {}
+        self._there: dict[JsonPath, list[Node]] = {}
         if not _is_blank(text):
             self._collect(parse(text), ())
 
-    def _collect(self, node: Node, path: Path) -> None:
+    def _collect(self, node: Node, path: JsonPath) -> None:
         for child in node.children:
             here = (*path, child.key)
             if self.is_ours(here, child.value.value):
@@ -92,7 +92,7 @@ class _Renderer:
             else:
                 self._collect(child.value, here)
 
-    def __call__(self, value: Any, path: Path) -> str:
+    def __call__(self, value: Any, path: JsonPath) -> str:
         if self.is_ours(path, value):
             there = self._there.get(_place(path), [])
             return self._entry(value, there.pop(0) if there else None)
@@ -122,7 +122,7 @@ class _Renderer:
         return _dump(ours)
 
 
-def _place(path: Path) -> Path:
+def _place(path: JsonPath) -> JsonPath:
     """Items of an array are one place."""
     return tuple(0 if isinstance(part, int) else part for part in path)
 
@@ -134,7 +134,7 @@ def _object(members: Sequence[str]) -> str:
 # --- putting in ----------------------------------------------------------------------------------------------
 
 
-def _merge(text: str, node: Node, new: Any, path: Path, render: _Renderer, edits: list[tuple[int, str]]) -> None:
+def _merge(text: str, node: Node, new: Any, path: JsonPath, render: _Renderer, edits: list[tuple[int, str]]) -> None:
     """What must be inserted where, so that `new` is in it. Nothing of ours is in it any more."""
     there: Any = node.value
     if isinstance(new, Mapping) and isinstance(there, dict) and not render.is_ours(path, new):
@@ -194,13 +194,13 @@ def _line_start(text: str, at: int) -> int:
 # --- taking out ----------------------------------------------------------------------------------------------
 
 
-def _goes(child: Child, path: Path, is_ours: IsOurs) -> bool:
+def _goes(child: Child, path: JsonPath, is_ours: IsOurs) -> bool:
     """Whether a child goes as a whole: an entry of ours, or a container that we made and that holds nothing else."""
     here = (*path, child.key)
     return is_ours(here, child.value.value) or _is_made_by_us(child.value, here, is_ours)
 
 
-def _is_made_by_us(container: Node, path: Path, is_ours: IsOurs) -> bool:
+def _is_made_by_us(container: Node, path: JsonPath, is_ours: IsOurs) -> bool:
     """Whether nothing but ours is in it, and the first of it follows the bracket at once (the rule of this package)."""
     children = container.children
     return (
@@ -210,7 +210,7 @@ def _is_made_by_us(container: Node, path: Path, is_ours: IsOurs) -> bool:
     )
 
 
-def _cut(text: str, node: Node, path: Path, is_ours: IsOurs, cuts: list[tuple[int, int]]) -> None:
+def _cut(text: str, node: Node, path: JsonPath, is_ours: IsOurs, cuts: list[tuple[int, int]]) -> None:
     gone = [_goes(child, path, is_ours) for child in node.children]
     kept = [child for child, goes in zip(node.children, gone, strict=True) if not goes]
     for child in kept:

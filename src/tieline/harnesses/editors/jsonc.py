@@ -37,10 +37,10 @@ class Node:
 
 def parse(text: str) -> Node:
     """Raises CannotEdit, which names line and column."""
-    return _Reader(text).document()
+    return _Parser(text).document()
 
 
-class _Reader:
+class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
 

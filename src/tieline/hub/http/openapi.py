@@ -10,6 +10,7 @@ from msgspec.structs import FieldInfo, fields
 from ...protocol.problems import MEDIA_TYPE, Problem
 from ...protocol.views import CommandView
 from ...version import __version__
+from ...wire.json_object import JsonDict
 from ..security import access_rules
 from .problems import STATUS
 from .route_spec import RouteSpec
@@ -17,10 +18,8 @@ from .routing import PATH_PARAMETER, AsgiRoute, Operation
 
 REF = "#/components/schemas/{name}"
 
-Json = dict[str, Any]
 
-
-def document(routes: Iterable[Operation | AsgiRoute]) -> Json:
+def document(routes: Iterable[Operation | AsgiRoute]) -> JsonDict:
     """Every route under the API, and those for machines beside it. Streams and links are told in words."""
     found = [
         (path, route, route.spec)
@@ -34,7 +33,7 @@ def document(routes: Iterable[Operation | AsgiRoute]) -> Json:
         types += [field.type for field in _query(route)]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
     names = dict(zip(map(_key, types), schemas, strict=True))
-    paths: Json = {}
+    paths: JsonDict = {}
     for path, route, said in sorted(found, key=lambda one: (one[0], one[1].method)):
         paths.setdefault(path, {})[route.method.lower()] = _operation(path, route, said, names)
     return {
@@ -61,10 +60,10 @@ def document(routes: Iterable[Operation | AsgiRoute]) -> Json:
     }
 
 
-def _operation(path: str, route: Operation, said: RouteSpec, names: Json) -> Json:
+def _operation(path: str, route: Operation, said: RouteSpec, names: JsonDict) -> JsonDict:
     words = cleandoc(route.handler.__doc__ or route.handler.__name__).split("\n\n", 1)
     is_open = access_rules.required_auth(route.method, path) == "nothing"
-    operation: Json = {
+    operation: JsonDict = {
         "operationId": f"{route.handler.__module__.rpartition('.')[2]}.{route.handler.__name__}",
         "summary": " ".join(words[0].split()),
         "tags": sorted(route.tags),
@@ -81,8 +80,8 @@ def _operation(path: str, route: Operation, said: RouteSpec, names: Json) -> Jso
     return operation
 
 
-def _parameters(path: str, route: Operation, names: Json) -> list[Json]:
-    found: list[Json] = [
+def _parameters(path: str, route: Operation, names: JsonDict) -> list[JsonDict]:
+    found: list[JsonDict] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in PATH_PARAMETER.findall(path)
     ]
@@ -104,13 +103,13 @@ def _parameters(path: str, route: Operation, names: Json) -> list[Json]:
     return found
 
 
-def _responses(said: RouteSpec, method: str, names: Json, is_open: bool) -> Json:
-    good: Json = {"description": "Done." if method != "GET" else "Found."}
+def _responses(said: RouteSpec, method: str, names: JsonDict, is_open: bool) -> JsonDict:
+    good: JsonDict = {"description": "Done." if method != "GET" else "Found."}
     if said.response is not None:
         good["content"] = {said.media_type: {"schema": names[_key(said.response)]}}
     elif said.status != 204:
         good["content"] = {said.media_type: {"schema": {}}}
-    responses: Json = {str(said.status): good}
+    responses: JsonDict = {str(said.status): good}
     if said.may_be_pending:
         view = {"application/json": {"schema": names[_key(CommandView)]}}
         responses["202"] = {"description": "Durable; the node has not answered yet.", "content": view}

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from .request import Request, parse_query
 from .route_spec import RouteSpec
 
-Handler = Callable[..., Awaitable[Response]]
+RouteHandler = Callable[..., Awaitable[Response]]
 
 API = "/api/v1/"
 PATH_PARAMETER = re.compile(r"\{([^}]+)\}")
@@ -40,7 +40,7 @@ class Operation:
     """A method of one or several paths, and its handler."""
 
     def __init__(
-        self, method: str, paths: tuple[str, ...], handler: Handler, spec: RouteSpec | None, tags: list[str]
+        self, method: str, paths: tuple[str, ...], handler: RouteHandler, spec: RouteSpec | None, tags: list[str]
     ) -> None:
         self.method = method
         self.paths = paths
@@ -76,7 +76,7 @@ class RouteDecorator(Struct, frozen=True):
 
     def __call__(
         self, *paths: str, spec: RouteSpec | None, tags: list[str] | None = None
-    ) -> Callable[[Handler], Operation]:
+    ) -> Callable[[RouteHandler], Operation]:
         return lambda handler: Operation(self.method, paths, handler, spec, tags or [])
 
 

@@ -7,13 +7,14 @@ connection says soon what they want: half a request line holds nothing, and of s
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import uvicorn
 from msgspec import Struct
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ...background_tasks import cancel_and_wait
@@ -36,8 +37,6 @@ MAX_PIPELINE = 16
 MAX_CONNECTIONS = 5000
 GRACE_S = 3
 """How long answers that are under way may take when the hub ends."""
-
-Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class ServerAddress(Struct, frozen=True, kw_only=True):
@@ -86,7 +85,7 @@ def bind(host: str, port: int, *, tls: bool, insecure: bool) -> socket.socket:
     return bound
 
 
-def _server(app: Application, http: type[HttpToolsProtocol], config: HubConfig) -> uvicorn.Server:
+def _server(app: ASGIApp, http: type[HttpToolsProtocol], config: HubConfig) -> uvicorn.Server:
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -116,7 +115,7 @@ def _server(app: Application, http: type[HttpToolsProtocol], config: HubConfig) 
 
 
 @asynccontextmanager
-async def serve_locally(app: Application, socket_path: Path) -> AsyncGenerator[None, None]:
+async def serve_locally(app: ASGIApp, socket_path: Path) -> AsyncGenerator[None, None]:
     """Serves at the owner's socket alone, inside the block."""
     local, http = OwnerSocket(socket_path), _bounded_protocol(HEAD_S)
     try:
@@ -134,7 +133,7 @@ async def serve_locally(app: Application, socket_path: Path) -> AsyncGenerator[N
 
 
 @asynccontextmanager
-async def serve_at(app: Application, bound: socket.socket, *, tls: ssl.SSLContext | None) -> AsyncGenerator[int, None]:
+async def serve_at(app: ASGIApp, bound: socket.socket, *, tls: ssl.SSLContext | None) -> AsyncGenerator[int, None]:
     """Serves at one more socket inside the block, which gives its port. After it, its connections are closed too."""
     http = _bounded_protocol(HEAD_S)
     try:
@@ -154,7 +153,7 @@ async def serve_at(app: Application, bound: socket.socket, *, tls: ssl.SSLContex
 
 @asynccontextmanager
 async def serve(
-    app: Application,
+    app: ASGIApp,
     *,
     host: str = "127.0.0.1",
     port: int = 0,

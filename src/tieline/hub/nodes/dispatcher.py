@@ -23,7 +23,7 @@ from ...node.command_executor import CommandExecutor
 from ...node.command_inbox import CommandInbox
 from ...protocol import commands as c
 from ...protocol.commands import AnyCommand, CommandEnvelope, Result, decode_envelope
-from ...protocol.node_link import Capability
+from ...protocol.node_link import NodeCapability
 from ...protocol.views import CommandView, NodeView
 from .command_queue import EXPIRES_S, CommandQueue, command_view, subject, with_result
 from .registry import RENEW_S, Lost, NodeOffline, NodeRegistry, Presence
@@ -36,7 +36,7 @@ RESULT_PART = 512 * 1024
 """Bytes of a result that are announced at once."""
 MAX_PARTS = 64
 
-REQUIRED_CAPABILITIES: dict[type[c.NodeCommand], Capability] = {
+REQUIRED_CAPABILITIES: dict[type[c.NodeCommand], NodeCapability] = {
     c.GetDiff: "diff",
     c.Browse: "browse",
     c.GetWorkingTree: "changes",

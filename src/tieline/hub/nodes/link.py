@@ -7,11 +7,12 @@ it comes back by itself, and goes on where it was.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.types import Receive, Send
 
 from ...background_tasks import cancel_and_wait
 from ...errors import BusError, UsageError
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
 CLOSE_S = 5.0
 
 _decode = msgspec.json.Decoder(p.AnyUpFrame).decode
-
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
 
 
 class ConnectionGone(Exception):

@@ -35,7 +35,7 @@ IDLE_S = 30.0
 """Without a record for so long it is written down how far the log is."""
 MAX_DELTA = 512 * 1024
 
-Send = Callable[[p.AnyDownFrame], Awaitable[None]]
+SendDown = Callable[[p.AnyDownFrame], Awaitable[None]]
 QueuedFrame = p.LinkRecords | p.LinkState | p.Synced | p.Results | p.Delta
 
 
@@ -58,7 +58,7 @@ class _Results(Struct):
 class Upstream:
     """Records, values and results of a node, on their way to the bus."""
 
-    def __init__(self, hub: "Hub", replica: Replica, node: str, send: Send) -> None:
+    def __init__(self, hub: "Hub", replica: Replica, node: str, send: SendDown) -> None:
         self._hub = hub
         self._replica = replica
         self._node = node
@@ -128,7 +128,7 @@ class Upstream:
 class Downstream:
     """Orders, on their way from the bus to a node."""
 
-    def __init__(self, hub: "Hub", node: str, send: Send) -> None:
+    def __init__(self, hub: "Hub", node: str, send: SendDown) -> None:
         self._hub = hub
         self._node = node
         self._send = send

@@ -10,8 +10,10 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from starlette.types import ASGIApp
+
 from ...errors import TielineError, UsageError
-from ..http.server import Application, bind, serve_at
+from ..http.server import bind, serve_at
 from .lan_addresses import IpAddress, is_own, lan_addresses
 from .local_authority import CertificateProblem, CertificateSource, LocalAuthority, local_name
 from .programs import find_program, run_program
@@ -68,7 +70,7 @@ def url_of(host: IpAddress | str, port: int) -> str:
     return f"https://{shown}:{port}"
 
 
-async def run_local_network(app: Application, source: OpenSource, address: str, port: int, report: Report) -> None:
+async def run_local_network(app: ASGIApp, source: OpenSource, address: str, port: int, report: Report) -> None:
     """Until it is cancelled. `address` empty: the likeliest one, also when it changes."""
     while True:
         try:
@@ -86,7 +88,7 @@ async def run_local_network(app: Application, source: OpenSource, address: str, 
         await asyncio.sleep(LOOK_S)
 
 
-async def _serve_on(app: Application, source: CertificateSource, address: IpAddress, port: int, report: Report) -> None:
+async def _serve_on(app: ASGIApp, source: CertificateSource, address: IpAddress, port: int, report: Report) -> None:
     """Until this machine does not have the address any more, and has another."""
     names = [name] if (name := local_name()) else []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+from starlette.types import ASGIApp
 
 from ... import paths
 from ...background_tasks import background, cancel_and_wait
@@ -24,7 +25,7 @@ from ...errors import UsageError
 from ...protocol.phone import PhoneSetup, PhoneStatus, PhoneWay, PhoneWayName
 from ...safe_file_write import replace_private_file
 from ..http.problems import RequestRefused
-from ..http.server import Application, ServerAddress, bind, serve_at
+from ..http.server import ServerAddress, bind, serve_at
 from ..ops.logs import logger
 from ..security.audit_log import AuditLog
 from ..security.origins import Origins
@@ -63,7 +64,7 @@ class PhoneAccess:
 
     def __init__(
         self,
-        app: Application,
+        app: ASGIApp,
         serving: ServerAddress,
         *,
         hub_url: str,

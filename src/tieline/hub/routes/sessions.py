@@ -52,7 +52,7 @@ MAX_EVENTS = 1000
 MAX_MESSAGES = 10_000
 MAX_CURSOR = 2**63 - 1
 
-Cursor = Annotated[int, Meta(ge=0, le=MAX_CURSOR)] | None
+LogCursor = Annotated[int, Meta(ge=0, le=MAX_CURSOR)] | None
 
 _decode = msgspec.json.Decoder(SessionRecord).decode
 
@@ -224,8 +224,8 @@ async def fork(request: Request, session: str) -> Response:
 async def events(
     request: Request,
     session: str,
-    after: Cursor = None,
-    before: Cursor = None,
+    after: LogCursor = None,
+    before: LogCursor = None,
     limit: Annotated[int, Meta(ge=1, le=MAX_EVENTS)] = 200,
 ) -> Response:
     """A page of its log, oldest first: after a cursor, before one, or the newest."""

@@ -12,12 +12,13 @@ the bus is for many eyes. A refusal that may be another one in a moment is not k
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 from msgspec import Struct
+from starlette.types import Message as AsgiMessage
+from starlette.types import Send
 
 from ...bus.base import Bus, Table
 from ...errors import BusError
@@ -33,9 +34,6 @@ MAX_WRITING = 64
 MAX_KEY = 255
 TRANSIENT = frozenset({401, 403, 404, 429})
 """Statuses that are not stored, as all from 500 on: a retry may succeed."""
-
-Message = MutableMapping[str, Any]
-Send = Callable[[Message], Awaitable[None]]
 
 
 class StoredResponse(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -138,7 +136,7 @@ class _Recording:
         self.headers: tuple[tuple[str, str], ...] = ()
         self.body = bytearray()
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: AsgiMessage) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.headers = tuple(

@@ -8,11 +8,11 @@ from .encoded_frames import EncodedFrame, EventSummary, encode_frame
 
 DELTAS = frozenset({"text_delta", "thinking_delta", "tool_output"})
 
-Item = tuple[str, str, str]
+ItemKey = tuple[str, str, str]
 """Its session, the delta's type, its id."""
 
 
-def item_key(session: str, said: EventSummary) -> Item:
+def item_key(session: str, said: EventSummary) -> ItemKey:
     return session, said.type, said.item or said.id
 
 
@@ -21,7 +21,7 @@ class DeltaBuffer:
 
     def __init__(self) -> None:
         self.size = 0
-        self._sessions: dict[str, dict[Item, tuple[EventSummary, list[str]]]] = {}
+        self._sessions: dict[str, dict[ItemKey, tuple[EventSummary, list[str]]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._sessions)

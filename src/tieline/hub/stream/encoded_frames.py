@@ -1,17 +1,15 @@
 """Frames for many clients, each encoded once, and events of the log encoded as frames."""
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from starlette.types import Message as AsgiMessage
 
 from ...protocol.stream_frames import AnyHubFrame, encode
 from ...sessions.event_log import LogEvent
 from .ws_framing import text_frame
-
-Message = Mapping[str, Any]
 
 log = logging.getLogger("tieline.hub")
 
@@ -26,9 +24,9 @@ class EncodedFrame:
         self.seq = 0 if seq is None else seq
         self.session = session
         self.size = len(data)
-        self.message: Message = {"type": "websocket.send", "framed": text_frame(data)}
+        self.message: AsgiMessage = {"type": "websocket.send", "framed": text_frame(data)}
         self._placed = seq is not None
-        self._streamed: Message | None = None
+        self._streamed: AsgiMessage | None = None
 
     @property
     def data(self) -> bytes:
@@ -36,7 +34,7 @@ class EncodedFrame:
         return self.message["framed"][-self.size :]
 
     @property
-    def sse_message(self) -> Message:
+    def sse_message(self) -> AsgiMessage:
         """The same as a server-sent event. What has an id is where one resumes."""
         if self._streamed is None:
             head = b"id: %d\n" % self.seq if self._placed else b""

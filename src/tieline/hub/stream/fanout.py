@@ -30,7 +30,7 @@ from .encoded_frames import (
 )
 from .retention import Retention
 from .ring_buffer import RingBuffer
-from .subscriber import Key, Subscriber
+from .subscriber import StateKey, Subscriber
 
 PRELOAD_EVENTS = 1000
 """How far back the ring is filled at the start: clients of the hub before come back all at once."""
@@ -62,7 +62,7 @@ class Fanout:
         self._assembler = EventAssembler(bus)
         self._ring = RingBuffer(0)
         self._finished: dict[str, deque[str]] = {}
-        self._states: dict[Key, AnyHubFrame] = {}
+        self._states: dict[StateKey, AnyHubFrame] = {}
         self._deltas = DeltaBuffer()
         self._flush_timer: asyncio.TimerHandle | None = None
         self._listeners: list[EventListener] = []
@@ -279,7 +279,7 @@ class Fanout:
                 subscriber.beat(one)
 
 
-def _key(frame: AnyHubFrame) -> Key:
+def _key(frame: AnyHubFrame) -> StateKey:
     match frame:
         case GoneFrame(kind=kind, id=id):
             return kind, id

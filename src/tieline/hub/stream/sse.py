@@ -11,6 +11,7 @@ from typing import Any, get_args
 from urllib.parse import parse_qsl
 
 import msgspec
+from starlette.types import Receive, Send
 
 from ...protocol.problems import Problem
 from ...protocol.stream_frames import SnapshotMode, Subscribe
@@ -18,7 +19,7 @@ from ...protocol.views import DeviceView
 from ..http.problems import RequestRefused, encode_problem, problem_from_error, problem_headers
 from ..http.request_context import context_of
 from .subscriber import Subscriber
-from .websocket import CLOSE_S, ClientStreams, Receive, Send, StreamClosing, check_subscription, start_subscription
+from .websocket import CLOSE_S, ClientStreams, StreamClosing, check_subscription, start_subscription
 
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),

@@ -9,14 +9,16 @@ A subscriber that gets its sessions in parts is behind until it has them all: pa
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing
 from typing import Any, Literal, Protocol
+
+from starlette.types import Send
 
 from ...background_tasks import cancel_and_wait
 from ...errors import BusError
 from ...protocol.stream_frames import CLOSE_TOO_SLOW
-from .delta_buffer import DELTAS, DeltaBuffer, Item, item_key
+from .delta_buffer import DELTAS, DeltaBuffer, ItemKey, item_key
 from .encoded_frames import EncodedFrame, EventSummary
 from .remaining_sessions import RemainingSessions
 
@@ -28,9 +30,8 @@ MAX_DELTAS = 256 * 1024
 
 CLOSE_TRY_AGAIN = 1013
 
-Send = Callable[[Any], Awaitable[None]]
-Dropped = Callable[[int, str], None]
-Key = tuple[str, str]
+OnDropped = Callable[[int, str], None]
+StateKey = tuple[str, str]
 
 
 class EventSource(Protocol):
@@ -47,7 +48,12 @@ class Subscriber:
     """Made for a connection; `Fanout.add` makes it live. `dropped` is called when it shall be closed."""
 
     def __init__(
-        self, source: EventSource, send: Send, dropped: Dropped, *, wire: Literal["message", "sse_message"] = "message"
+        self,
+        source: EventSource,
+        send: Send,
+        dropped: OnDropped,
+        *,
+        wire: Literal["message", "sse_message"] = "message",
     ) -> None:
         self.visible = False
         self.cursor = 0
@@ -63,12 +69,12 @@ class Subscriber:
         self._behind = False
         self._never_live = True  # it has not been live yet: it may be far behind
         self._task: asyncio.Task[None] | None = None
-        self._states: dict[Key, EncodedFrame] = {}
-        self._unsent_state: tuple[Key, EncodedFrame] | None = None  # its write waits for the connection
+        self._states: dict[StateKey, EncodedFrame] = {}
+        self._unsent_state: tuple[StateKey, EncodedFrame] | None = None  # its write waits for the connection
         self._knows_snapshot = False
         self._remaining: RemainingSessions | None = None
         self._pending_deltas = DeltaBuffer()
-        self._incomplete: set[Item] = set()  # of these a delta was left out
+        self._incomplete: set[ItemKey] = set()  # of these a delta was left out
 
     @property
     def behind(self) -> bool:
@@ -149,7 +155,7 @@ class Subscriber:
             if self._sessions is None or one.session in self._sessions:
                 self._write(one)
 
-    def state(self, key: Key, one: EncodedFrame) -> None:
+    def state(self, key: StateKey, one: EncodedFrame) -> None:
         if self._behind:
             self._states.pop(key, None)
             self._states[key] = one

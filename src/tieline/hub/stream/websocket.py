@@ -7,11 +7,12 @@ problem frame before it.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.types import Receive, Send
 
 from ...bus.subjects import check_subject
 from ...errors import BadSubject, BusError
@@ -51,8 +52,6 @@ CLOSE_S = 5.0
 """How long the last words may take."""
 MAX_CURSOR = 2**63 - 1
 
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
 
 _decode = msgspec.json.Decoder(AnyClientFrame).decode
 _FIELD = re.compile(r"(?:required field `|at `\$\.)([A-Za-z_]+)")

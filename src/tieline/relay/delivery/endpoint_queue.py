@@ -19,7 +19,7 @@ from ..rules import CircuitBreaker
 
 Deliver = Callable[[str, Envelope, DeliveryContext], Awaitable[DeliveryResult]]
 RunAttempt = Callable[["EndpointQueue", "InFlight"], Awaitable[None]]
-Kind = Literal["channel", "handler", "inbox", "ask"]
+EndpointKind = Literal["channel", "handler", "inbox", "ask"]
 
 
 class InFlight:
@@ -53,7 +53,7 @@ class EndpointQueueView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A channel or another endpoint, as the API shows it."""
 
     id: str
-    kind: Kind
+    kind: EndpointKind
     subject: str
     prefix: bool  # whether it also answers for all addresses below
     display_name: str = ""
@@ -73,7 +73,7 @@ class EndpointQueue:
     def __init__(
         self,
         id: str,
-        kind: Kind,
+        kind: EndpointKind,
         subject: str,
         run_attempt: RunAttempt,
         *,
@@ -84,7 +84,7 @@ class EndpointQueue:
         display_name: str = "",
     ) -> None:
         self.id = id
-        self.kind: Kind = kind
+        self.kind: EndpointKind = kind
         self.subject = subject
         self.prefix = prefix
         self.display_name = display_name or id

@@ -7,11 +7,11 @@ from ...channels.base import MAX_CONCURRENT, Channel, DeliveryContext, RelayAcce
 from ...envelopes import DeliveryResult, Envelope, address
 from ...errors import UsageError
 from ..delivery.dispatcher import Dispatcher
-from ..delivery.endpoint_queue import EndpointQueue, Kind, RunAttempt
+from ..delivery.endpoint_queue import EndpointKind, EndpointQueue, RunAttempt
 from ..rules import CircuitBreaker
 from ..settings import Settings
 
-Handler = Callable[[Envelope, DeliveryContext], Awaitable[DeliveryResult | str | None]]
+MessageHandler = Callable[[Envelope, DeliveryContext], Awaitable[DeliveryResult | str | None]]
 
 START_S = 30.0
 STOP_S = 15.0
@@ -38,7 +38,7 @@ class ChannelRegistry:
     def new_queue(
         self,
         id: str,
-        kind: Kind,
+        kind: EndpointKind,
         subject: str,
         *,
         prefix: bool,
@@ -67,7 +67,7 @@ class ChannelRegistry:
             queue.resume()
 
     def serve(
-        self, subject: str, handler: Handler, *, prefix: bool, max_concurrent: int | None, id: str
+        self, subject: str, handler: MessageHandler, *, prefix: bool, max_concurrent: int | None, id: str
     ) -> Callable[[], Awaitable[None]]:
         async def deliver(subject: str, envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
             context.working(subject)

@@ -1,25 +1,22 @@
 """The entries of the configuration, and how their channels are."""
 
-from typing import Literal
-
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ...channels.base import ChannelStatus
 from ...config import ChannelConfig, Config
+from ...envelopes import ChannelState
 from .loader import LoadedChannel
 
 DEFAULT_AGENT_CHANNEL = ChannelConfig(id="agent", type="agent")
 """There without an entry: messages reach sessions in every hub."""
-
-State = Literal["running", "failing", "starting", "stopped", "broken", "untrusted", "disabled"]
 
 
 class ChannelReport(Struct, frozen=True, kw_only=True):
     """One entry of the configuration, and how its channel is."""
 
     id: str
-    state: State
+    state: ChannelState
     source: str
     prefix: str = ""
     name: str = ""

@@ -30,15 +30,15 @@ class Put:
     expect: str  # any, fresh, stale
 
 
-Step = Publish | Trim | Put
+BusStep = Publish | Trim | Put
 
 subjects = st.integers(0, 3)
 publishes = st.builds(Publish, subjects, st.none() | st.integers(0, 5))
 puts = st.builds(Put, st.integers(0, 2), st.sampled_from(["any", "fresh", "stale"]))
 trims = st.builds(Trim, st.none() | subjects, st.integers(0, 5))
-mixtures: st.SearchStrategy[list[Step]] = st.lists(st.one_of(publishes, publishes, puts), min_size=1, max_size=12)
-alone: st.SearchStrategy[list[Step]] = st.lists(trims, min_size=1, max_size=1)
-rounds: st.SearchStrategy[list[list[Step]]] = st.lists(mixtures | alone, min_size=1, max_size=8)
+mixtures: st.SearchStrategy[list[BusStep]] = st.lists(st.one_of(publishes, publishes, puts), min_size=1, max_size=12)
+alone: st.SearchStrategy[list[BusStep]] = st.lists(trims, min_size=1, max_size=1)
+rounds: st.SearchStrategy[list[list[BusStep]]] = st.lists(mixtures | alone, min_size=1, max_size=8)
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Interleaving:
         self.model = Model()
         self.followed: list[Record] = []
 
-    async def step(self, step: Step) -> None:
+    async def step(self, step: BusStep) -> None:
         match step:
             case Publish(subject, id):
                 await self.publish(f"{self.family}.{subject}", id)
@@ -121,7 +121,7 @@ class Interleaving:
                 if record.data == b"end":
                     return
 
-    async def play(self, rounds: list[list[Step]]) -> None:
+    async def play(self, rounds: list[list[BusStep]]) -> None:
         following = asyncio.ensure_future(self.follow())
         try:
             for steps in rounds:
@@ -150,5 +150,5 @@ class InterleavingContract(BusContractBase):
         ],
     )
     @given(rounds=rounds)
-    async def test_interleavings(self, bus: Bus, rounds: list[list[Step]]) -> None:
+    async def test_interleavings(self, bus: Bus, rounds: list[list[BusStep]]) -> None:
         await asyncio.wait_for(Interleaving(bus).play(rounds), BOUND * 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...drivers.acp_recipes import OPENCODE_ACP, Step, ToolRecipe, asking
+from ...drivers.acp_recipes import OPENCODE_ACP, ToolRecipe, ToolStep, asking
 from ...drivers.base import Driver
 from ...drivers.opencode.driver import create
 from .. import recipes
@@ -21,7 +21,7 @@ MODEL = "scripted/scripted"
 PATCHING = "scripted/gpt-scripted"
 """The same one by a name that OpenCode gives its patch tool to, in place of those that edit and write."""
 BORROWED, MODELS = "borrowed", 64
-TOOLS: Mapping[Step, ToolRecipe] = {**OPENCODE_ACP.tools, "inquire": asking("question")}
+TOOLS: Mapping[ToolStep, ToolRecipe] = {**OPENCODE_ACP.tools, "inquire": asking("question")}
 
 
 class LendingRig(ModelRig):
