@@ -23,7 +23,7 @@ const VERBS: Readonly<Record<Dangerous, string>> = { revert: 'Take it back', dis
 const WIDE = 620 // pixels of the pane from which two columns have room
 const TREE_FROM = 2 // files
 
-interface Row { readonly path: string; readonly diff?: FileDiff; readonly tree?: P.ChangedFile }
+interface FileEntry { readonly path: string; readonly diff?: FileDiff; readonly tree?: P.ChangedFile }
 
 /** A dangerous step on its way: asked for, shown, agreed to. */
 interface Step { readonly action: Dangerous; readonly body: Readonly<Record<string, unknown>>; readonly plan: P.ChangePlan; readonly changed: boolean; readonly problem: string }
@@ -139,7 +139,7 @@ export function ChangesPanel({ session }: { session: P.SessionRecord }) {
 const sum = (files: readonly FileDiff[], side: 'added' | 'removed') => files.reduce((total, file) => total + file[side], 0)
 
 /** Those of the diff, and `more` that it does not show. */
-function rowsOf(files: readonly FileDiff[], more: readonly P.ChangedFile[], tree: P.WorkingTree | undefined): readonly Row[] {
+function rowsOf(files: readonly FileDiff[], more: readonly P.ChangedFile[], tree: P.WorkingTree | undefined): readonly FileEntry[] {
   const known = new Map((tree?.files ?? []).map((file) => [file.path, file]))
   const named = new Set(files.map((file) => file.path))
   return [...files.filter((file) => file.path).map((diff) => ({ path: diff.path, diff, tree: known.get(diff.path) })), ...more.filter((file) => !named.has(file.path)).map((file) => ({ path: file.path, tree: file }))]
@@ -174,7 +174,7 @@ function Counts({ added, removed }: { added: number; removed: number }) {
 }
 
 interface FolderProps {
-  readonly folder: TreeFolder<Row>
+  readonly folder: TreeFolder<FileEntry>
   readonly chosen: string
   readonly onChoose: (path: string) => void
   readonly onStage?: (path: string, staged: boolean) => void
@@ -197,7 +197,7 @@ function Folder({ folder, chosen, onChoose, onStage, onRevert }: FolderProps) {
   )
 }
 
-function FileRow({ name, row, chosen, onChoose, onStage, onRevert }: Omit<FolderProps, 'folder' | 'chosen'> & { name: string; row: Row; chosen: boolean }) {
+function FileRow({ name, row, chosen, onChoose, onStage, onRevert }: Omit<FolderProps, 'folder' | 'chosen'> & { name: string; row: FileEntry; chosen: boolean }) {
   const { path, diff, tree } = row
   const label = visible(path)
   const changeable = tree && !tree.nested && tree.staged !== 'conflict' && tree.unstaged !== 'conflict'

@@ -10,7 +10,7 @@ import { agentName } from '../shared/format'
 import { nodes } from '../store/store'
 import { Problem, Sheet } from '../ui/components'
 import { useDebouncedGet } from '../ui/debounced-get'
-import { schedulePath } from './schedule-list'
+import { schedulePath } from './schedule-paths'
 import { cronText, momentIn } from './when'
 
 const TYPING_MS = 250

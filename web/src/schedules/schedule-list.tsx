@@ -11,11 +11,9 @@ import { nodes, now } from '../store/store'
 import { Empty, Pane, Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { ScheduleForm } from './schedule-form'
+import { schedulePath, scheduleUrl } from './schedule-paths'
 import { momentIn, runResult, until, whenText } from './when'
 import './schedules.css'
-
-export const scheduleUrl = (id: string): string => `/schedules/${encodeURIComponent(id)}`
-export const schedulePath = (id: string): string => `schedules/${encodeURIComponent(id)}`
 
 export function ScheduleList({ adding }: { adding: boolean }) {
   const { value, problem, reload } = usePolled(() => get<P.ScheduleView[]>('schedules'), [])

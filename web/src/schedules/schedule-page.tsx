@@ -10,7 +10,8 @@ import { nodes, now, sessions } from '../store/store'
 import { Pane, PathText, Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { ScheduleForm } from './schedule-form'
-import { NextTime, RunChip, ScheduleButtons, schedulePath } from './schedule-list'
+import { NextTime, RunChip, ScheduleButtons } from './schedule-list'
+import { schedulePath } from './schedule-paths'
 import { momentIn, runLength, until, whenText } from './when'
 
 const OVERLAP = { skip: 'A time is skipped while the run before goes on', queue: 'It runs after the run before' }

@@ -30,12 +30,12 @@ interface Anchor {
 }
 
 /** Numbers of rows that follow each other grow by one, and stay. */
-interface Row {
+interface ListRow {
   readonly key: string
   readonly number: number
 }
 
-interface Props<T extends Row> {
+interface Props<T extends ListRow> {
   readonly items: readonly T[]
   readonly row: (item: T) => ComponentChildren
   readonly onTop: () => void
@@ -43,7 +43,7 @@ interface Props<T extends Row> {
   readonly children?: ComponentChildren // after the last row
 }
 
-export function groupItems<T extends Row>(items: readonly T[]): Map<number, T[]> {
+export function groupItems<T extends ListRow>(items: readonly T[]): Map<number, T[]> {
   const byGroup = new Map<number, T[]>()
   for (const item of items) {
     const id = Math.floor(item.number / GROUP_SIZE)
@@ -56,7 +56,7 @@ export function groupItems<T extends Row>(items: readonly T[]): Map<number, T[]>
 
 const sizeOf = (box: HTMLElement): string => `${box.clientHeight} ${box.scrollHeight}`
 
-export class VirtualList<T extends Row> extends Component<Props<T>, { readonly near: ReadonlySet<number>; readonly away: boolean }> {
+export class VirtualList<T extends ListRow> extends Component<Props<T>, { readonly near: ReadonlySet<number>; readonly away: boolean }> {
   override state = { near: new Set<number>(), away: false }
   private box = createRef<HTMLDivElement>()
   private inner = createRef<HTMLDivElement>()
