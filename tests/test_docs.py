@@ -24,6 +24,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROMPT = re.compile(r"^\w*\$ ")
+CODE_PLACE = re.compile(r"`([\w/]+\.py): (\w+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 BIN = Path(sys.executable).parent
 STORIES = (ROOT / "README.md", ROOT / "docs/tutorial.md")
@@ -268,6 +269,16 @@ def test_anchors_exist(page: Path) -> None:
         if "://" not in target:
             there = (page.parent / target) if target else page
             assert name in {anchor(heading) for heading in headings(there)}, f"{target}#{name} in {page.name}"
+
+
+def test_places_in_the_code_exist() -> None:
+    """`file.py: name`, from the package's folder on."""
+    places = [(page.name, *place) for page in PAGES for place in CODE_PLACE.findall(page.read_text())]
+    assert places
+    for page, file, name in places:
+        text = (ROOT / "src/tieline" / file).read_text()
+        defined = rf"^ *(?:(?:async )?def|class) {name}\b|^{name}\b.* = "
+        assert re.search(defined, text, re.MULTILINE), f"{page}: {file} has no {name}"
 
 
 def test_every_decision_is_in_the_table_of_contents_once() -> None:

@@ -35,6 +35,8 @@ ONE_REQUEST_S = 45.0
 """An answer that may take longer is not waited for in one request."""
 POLL_S = (0.2, 2.0)
 """Between two looks at a receipt: at first, and at most."""
+SLOWER = 1.5
+"""Each pause to the one before. Not a Backoff: nothing failed, and the answer to a quick question is seen soon."""
 
 
 class MessagesApi(ApiRequests):
@@ -65,7 +67,7 @@ class MessagesApi(ApiRequests):
         receipt, pause, until = sent.receipt, POLL_S[0], time.monotonic() + new.timeout_s
         while not receipt.answer and not no_answer_reason(receipt) and time.monotonic() < until:
             await asyncio.sleep(pause)
-            pause = min(pause * 1.5, POLL_S[1])
+            pause = min(pause * SLOWER, POLL_S[1])
             receipt = (await self.message(receipt.id)).receipt
         if receipt.answer:
             return AnswerView(receipt=receipt, answer=(await self.message(receipt.answer)).envelope)

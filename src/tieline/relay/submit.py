@@ -47,6 +47,8 @@ MAILBOX_FULL_RETRY_S = 60.0
 MAX_UNCERTAIN = 1000
 """Most messages of which it is uncertain whether the bus has them. They are stored again, by the same id, until the bus
 confirms. Their senders got an error that says so."""
+RETRY_S = 1.0
+"""Between two attempts to store them, while the bus is out of reach."""
 _THREAD = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -177,7 +179,7 @@ class Submitter:
                 except BusClosed:
                     return
                 except BusError:
-                    await asyncio.sleep(1.0)
+                    await asyncio.sleep(RETRY_S)
                     continue
                 self._uncertain.popleft()
                 self._dispatcher.end_write(token)

@@ -37,6 +37,7 @@ MAX_IDLE = 4
 RETRY_S = 45.0
 """How long a request waits for a hub that is away: less than harnesses wait for a tool."""
 PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
+"""Not `tieline.backoff`: with msgspec it would take most of the bridge's start."""
 START_S = 40.0
 GOODBYE_S = 1.0
 HOOK_TOOL = "harness_hook"
