@@ -43,6 +43,9 @@ def setting(meaning: str, *examples: Any, secret: bool = False) -> Meta:
     return Meta(description=meaning, examples=list(examples), extra={"secret": secret})
 
 
+MAX_PORT = 65535
+
+
 class HubConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The hub: where it listens, and who may reach it."""
 
@@ -318,11 +321,13 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
         text = path.read_text(encoding="utf-8")
         return text, tomllib.loads(text)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", field="config") from None
+        raise UsageError(f"{path}: the file cannot be read: {error.strerror}", field="config") from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: it is not UTF-8: {error.reason}", field="config") from None
+        raise UsageError(f"{path}: this is not valid TOML: it is not UTF-8: {error.reason}", field="config") from None
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}", field="config", hint=QUOTES) from None
+        what, _, where = str(error).partition(" (at line ")
+        line = f":{where.partition(',')[0]}" if where else ""
+        raise UsageError(f"{path}{line}: this is not valid TOML: {what}", field="config", hint=QUOTES) from None
 
 
 def place(path: Path | str, key: "KeyPath", lines: "dict[KeyPath, int]") -> str:

@@ -62,9 +62,13 @@ class UsageError(TielineError):
 
 
 class UnknownAgent(UsageError):
-    def __init__(self, agent: str, known: Sequence[str], close: Sequence[str] = ()) -> None:
-        likely = f"Did you mean {' or '.join(close)}? " if close else ""
-        super().__init__(f"unknown agent {agent!r}", field="agent", hint=f"{likely}Known agents: {', '.join(known)}.")
+    def __init__(self, agent: str, known: Sequence[str], *, field: str = "agent") -> None:
+        import difflib  # only for a mistake
+
+        close = difflib.get_close_matches(agent, known, cutoff=0.5)
+        meant = f"Did you mean {' or '.join(close)}? `tieline agents --all` lists all."
+        hint = meant if close else f"Known agents: {', '.join(known)}."
+        super().__init__(f"unknown agent {agent!r}", field=field, hint=hint)
         self.agent = agent
 
 

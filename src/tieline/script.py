@@ -7,7 +7,7 @@ next reply once the tools are done; a reply without any ends the turn.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -15,8 +15,11 @@ from msgspec import Struct
 from .errors import UsageError
 
 
-class Step(Struct, frozen=True, tag_field="do", tag=""):
+class Step(Struct, frozen=True, kw_only=True, tag_field="do", tag=""):
     """One thing in a reply."""
+
+    when: Literal["always", "allowed", "denied"] = "always"
+    """Played by the scripted agent only if no tool of the turn was denied so far, or only if one was."""
 
 
 class Say(Step, tag="say", frozen=True):

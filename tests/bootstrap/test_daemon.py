@@ -82,12 +82,23 @@ def test_up_status_down(machine: Machine) -> None:
     assert url in machine.tieline("status").stdout
     again = machine.tieline("up")
     assert again.returncode == 0 and "runs here already" in again.stdout and url in again.stdout
+    port = url.rpartition(":")[2]
+    assert machine.tieline("up", "--host", "127.0.0.1", "--port", port).returncode == 0, "it is as it was asked for"
+    for other in (["--nats"], ["--host", "0.0.0.0"], ["--port", "1"], ["--bus", "nats://127.0.0.1:1"]):
+        refused = machine.tieline("up", *other)
+        assert refused.returncode == 1 and f"without {' '.join(other)}" in refused.stderr, refused
+        assert "tieline down" in refused.stderr and "#login=" not in refused.stdout
     pair = machine.tieline("pair", "--node")
     assert f"tieline node join '{url}/#pair=" in pair.stdout
     secret = pair.stdout.partition("#pair=")[2].partition("'")[0]
     assert secret and secret not in paths.log_file(machine.env).read_text()
+    machine.configure("polcy = 'ask'\n")
+    status = machine.tieline("status")
+    assert status.returncode == 1 and url in status.stdout and "polcy: unknown key" in status.stdout
+    assert "polcy" in json.loads(machine.tieline("status", "--json").stdout)["config_problem"]
     down = machine.tieline("down")
-    assert down.returncode == 0 and "ended" in down.stdout
+    assert down.returncode == 0 and "ended" in down.stdout, "a mistake in the configuration keeps nobody from ending it"
+    Path(machine.env["TIELINE_CONFIG"]).write_text("")
     assert not running.exists() and not socket.exists() and not machine.holder()
     assert machine.tieline("status").returncode == 1
     assert "Nothing runs here" in machine.tieline("down").stdout

@@ -90,7 +90,7 @@ def test_hold_next_resume_and_end(cli: CliProcess) -> None:
 
 
 def test_a_file_is_checked_with_line_and_key(cli: CliProcess, tmp_path: Path) -> None:
-    assert "team.toml is right: shop, 2 agents and 1 people" in run(cli, "check", "team.toml")
+    assert "team.toml is valid: shop, 2 agents and 1 person" in run(cli, "check", "team.toml")
     wrong = tmp_path / "wrong.toml"
     wrong.write_text(TEAM.replace('agent = "coder"', 'agnet = "coder"'))
     refused = cli.run("team", "check", str(wrong))

@@ -198,6 +198,20 @@ def test_demo_in_a_terminal(cli: CliProcess) -> None:
 
 
 @pytest.mark.slow
+def test_demo_in_which_the_change_is_denied(cli: CliProcess) -> None:
+    with cli.terminal("demo") as terminal:
+        for key in ("y", "n", "y"):
+            terminal.expect("y allow")
+            terminal.send(key)
+        terminal.expect("1-3 choose")
+        terminal.send("1")
+        terminal.expect("I left out what you denied")
+        terminal.expect("Nothing was changed. The directory was removed")
+        assert terminal.wait() == 0
+        assert "as the test wants it" not in terminal.text
+
+
+@pytest.mark.slow
 def test_demo_that_says_yes(cli: CliProcess) -> None:
     with cli.terminal("demo", "--yes") as terminal:
         terminal.expect("✓ done")

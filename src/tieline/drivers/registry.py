@@ -76,10 +76,10 @@ def create(name: str, config: Config) -> Driver:
     elif kind in (installed := _entry_points()):
         factory = _of_package(installed[kind])
     else:
-        import difflib
-
-        known = names(config)
-        raise UnknownAgent(kind, known, difflib.get_close_matches(kind, known, cutoff=0.5))
+        if name not in config.agents:
+            raise UnknownAgent(kind, names(config))
+        known = [*BUILT_IN, *PRESETS, *_entry_points()]
+        raise UnknownAgent(kind, known, field=f"agents.{name}.type" if "type" in config.agents[name] else "agent")
     driver = factory(name, options)
     if isinstance(driver, ObservesFeatures) and config.environ:
         driver.observed = ObservedAgents(paths.agents_file(config.environ))

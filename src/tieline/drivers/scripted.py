@@ -58,10 +58,13 @@ DEMO: tuple[Reply, ...] = (
     (script.Say("I'll add a small greeting script."), script.Write("greeting.py", 'print("Hello from Tieline")\n')),
     (script.Outline(("Write greeting.py", "Run it", "Report"), done=1), script.Run("python3 greeting.py")),
     (
-        script.Outline(("Write greeting.py", "Run it", "Report"), done=3),
+        script.Outline(("Write greeting.py", "Run it", "Report"), done=3, when="allowed"),
         script.Inquire("Shall I add a test for it?", ("Yes", "Not now"), header="Test"),
     ),
-    (script.Say("Done. **greeting.py** is there and it runs.", chunks=8, delay_s=0.03),),
+    (
+        script.Say("Done. **greeting.py** is there and it runs.", chunks=8, delay_s=0.03, when="allowed"),
+        script.Say("I left out what was denied.", chunks=4, delay_s=0.03, when="denied"),
+    ),
 )
 
 SCRIPT = ".json"
@@ -151,11 +154,13 @@ class ScriptedConversation:
         self._ask = ask
         self._next = 0
         self._count = 0
+        self._denied = False  # a tool of this turn
         self._turn: Turn | None = None
         self._task: asyncio.Task[None] | None = None
 
     def turn(self, prompt: Prompt) -> Turn:
         turn = self._turn = Turn(prompt, self._ask)
+        self._denied = False
         self._task = asyncio.create_task(self._play(turn))
         return turn
 
@@ -192,6 +197,8 @@ class ScriptedConversation:
                 reply: Reply = replies[self._next] if self._next < len(replies) else (script.Say("Done."),)
                 self._next += 1
                 for step in reply:
+                    if step.when == ("allowed" if self._denied else "denied"):
+                        continue
                     await turn.drain()
                     said += await self._step(turn, step)
                     if turn.ended:
@@ -268,6 +275,8 @@ class ScriptedConversation:
         )
         answer = await turn.ask(request)
         if answer.decision == "deny":
+            self._denied = True
+            turn.emit(ToolResult(item, "denied", answer.reason))
             self._driver.on_model_input(answer.reason)
         return answer.decision == "allow"
 

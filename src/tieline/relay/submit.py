@@ -244,7 +244,11 @@ class Submitter:
         subject = envelope.subject
         queue = self._dispatcher.queues.match(subject)
         if queue is None:
-            raise Refused("no_endpoint", f"no endpoint answers for {subject}", hint="See the list of endpoints.")
+            raise Refused(
+                "no_endpoint",
+                f"no endpoint answers for {subject}",
+                hint="`tieline members` and `tieline channels` show who can be written to.",
+            )
         if len(self._dispatcher.mailboxes.get(subject, ())) >= self._config.mailbox:
             text = f"{self._config.mailbox} messages already wait for {subject}"
             raise Refused("mailbox_full", text, retry_after_s=MAILBOX_FULL_RETRY_S)

@@ -130,7 +130,9 @@ class SessionManager:
             return self.get(id)
         agent = agent or self._config.default_agent
         if not agent:
-            raise UsageError("no agent is named", field="agent", hint="Name one, or set default_agent.")
+            raise UsageError(
+                "no agent is named", field="agent", hint="Name one (`--agent`), or set default_agent in tieline.toml."
+            )
         now = time.time()
         record = SessionRecord(
             id=id or new_id(),

@@ -40,7 +40,7 @@ class SessionStore:
     def get(self, id: str) -> SessionRecord:
         if kept := self._kept.get(id):
             return kept.record
-        raise UsageError(f"no session {id!r}", field="session", hint="See the list of sessions.")
+        raise UsageError(f"no session {id!r}", field="session", hint="`tieline sessions` lists them.")
 
     def ids(self) -> list[str]:
         return list(self._kept)

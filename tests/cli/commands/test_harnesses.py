@@ -186,3 +186,6 @@ def test_terminals_are_read_along_only_when_their_person_agrees(cli: CliProcess,
     assert "are read along" in ok(cli, "attach", "on", str(cli.place))
     ok(cli, "uninstall", "codex", "--yes")
     assert not any(agreed().values())
+    assert "Nothing is read along yet" in ok(cli, "attach", "on")
+    assert json.loads(ok(cli, "attach", "on", "--json"))["read"] is False
+    assert "will not be read along either" in ok(cli, "attach", "off")

@@ -276,7 +276,7 @@ def test_bad_input(cli: CliProcess, arguments: list[str], told: list[str]) -> No
 @pytest.mark.parametrize(
     ("toml", "told"),
     [
-        ("policy = ", "is not valid TOML"),
+        ("policy = ", "this is not valid TOML"),
         ("colour = 1\n", "tieline.toml:1: colour: unknown key"),
         ("[agents.x]\ncommand = []\n", "tieline.toml:1: agents.x: it has no type"),
         ('policy = "lax"\n', "unknown policy 'lax'"),

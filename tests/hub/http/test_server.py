@@ -49,6 +49,13 @@ def test_a_taken_port_is_said() -> None:
     bound.close()
 
 
+@pytest.mark.parametrize("port", [-1, 65536, 99999])
+def test_a_number_that_is_no_port_is_refused(port: int) -> None:
+    with pytest.raises(UsageError, match=f"there is no port {port}") as refused:
+        bind("127.0.0.1", port, tls=False, insecure=False)
+    assert refused.value.field == "hub.port"
+
+
 def test_addresses() -> None:
     assert ServerAddress(host="0.0.0.0", port=1, tls=False).url == "http://127.0.0.1:1"
     assert ServerAddress(host="::1", port=1, tls=True).url == "https://[::1]:1"

@@ -13,7 +13,7 @@ from msgspec import Struct
 from ... import config as configuration
 from ... import paths
 from ...channels.base import ChannelContext
-from ...config import DRIVERS_OWN, AgentEntry, ChannelConfig, Config
+from ...config import DRIVERS_OWN, MAX_PORT, AgentEntry, ChannelConfig, Config
 from ...config_schema import Mistake, keys, mistakes
 from ...drivers import registry
 from ...environment import config_path, inherited
@@ -77,9 +77,9 @@ def check(env: Mapping[str, str]) -> ConfigCheck:
     try:
         text, content = configuration.read(path)
     except UsageError as error:
-        found = ConfigMistake(
-            file=str(path), line=_line_in(error.message), key="", problem=error.message, hint=error.hint
-        )
+        place, _, problem = error.message.removeprefix(str(path)).partition(": ")
+        line = int(place.removeprefix(":") or 0)
+        found = ConfigMistake(file=str(path), line=line, key="", problem=problem, hint=error.hint)
         return ConfigCheck(file=str(path), good=False, mistakes=(found,))
     lines = key_lines(text)
     unchecked: list[str] = []
@@ -157,8 +157,8 @@ def _hub(config: Config) -> Iterator[Mistake]:
     from ...hub.security.origins import is_loopback
 
     hub = config.hub
-    if not 0 <= hub.port <= 65535:
-        yield Mistake(("hub", "port"), "a port is a number from 0 to 65535")
+    if not 0 <= hub.port <= MAX_PORT:
+        yield Mistake(("hub", "port"), f"a port is a number from 0 to {MAX_PORT}")
     for key, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
         value: str = getattr(hub, key)
         if value and not Path(value).is_file():
@@ -234,11 +234,3 @@ def _errors_of(path: tuple[str | int, ...], work: Any) -> Iterator[Mistake]:
         inner = named.removeprefix(head).strip(".") if named.startswith(f"{head}.") else ""
         problem = error.message.removeprefix(f"{head}: ").removeprefix(f"{head} ")
         yield Mistake((*path, *(inner.split(".") if inner else ())), problem, error.hint)
-
-
-def _line_in(message: str) -> int:
-    """The line that tomllib names in its message."""
-    import re
-
-    found = re.search(r"at line (\d+)", message)
-    return int(found[1]) if found else 0

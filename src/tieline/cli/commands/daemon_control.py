@@ -10,16 +10,18 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ... import config as configuration
-from ... import paths, state_directory
+from ... import environment, paths, state_directory
 from ...bootstrap.process_lock import StartOptions, StartResult, read_running, running_pid
 from ...client.client import Client, connect
 from ...client.errors import HubError
+from ...client.hub_address import RunningHub
 from ...config import Config
 from ...errors import TielineError, UsageError
 from ...protocol.phone import PhoneStatus
@@ -79,6 +81,7 @@ class DaemonReport(Struct, frozen=True, kw_only=True):
     asks: int = 0
     phone: PhoneStatus = PhoneStatus()
     problem: str = ""
+    config_problem: str = ""  # the first mistake in tieline.toml, which the next start would refuse
     harnesses: tuple[HarnessReport, ...] = ()
 
 
@@ -87,7 +90,7 @@ def start(order: StartOptions, *, foreground: bool, json: bool = False) -> int:
     if order.bus:
         _check_bus(order)
     if (pid := running_pid(config.environ)) and not foreground:
-        return _report_running(config, pid, json=json)
+        return _report_running(config, pid, order, json=json)
     if foreground:
         from ...bootstrap.daemon import run  # all the parts: only where they are needed
 
@@ -180,11 +183,14 @@ def _log_tail(log: Path, before: int) -> str:
     return f"See {log}."
 
 
-def _report_running(config: Config, pid: int, *, json: bool) -> int:
+def _report_running(config: Config, pid: int, order: StartOptions, *, json: bool) -> int:
     running = read_running(config.environ)
     if running is None:
         about = f"a node runs here already, or a hub that is just starting (process {pid})"
         raise NotStarted(about, hint="`tieline status` says which; `tieline down` ends it.")
+    if differing := _differing(order, running):
+        about = f"a hub runs here already (process {pid}), without {' and '.join(differing)}"
+        raise NotStarted(about, hint="End it with `tieline down`, then start it again.")
     if not json:
         print(f"A hub runs here already (process {pid}). `tieline down` ends it.")
 
@@ -199,6 +205,18 @@ def _report_running(config: Config, pid: int, *, json: bool) -> int:
     else:
         show_link(link, running.url, phone=phone)
     return 0
+
+
+def _differing(order: StartOptions, running: RunningHub) -> list[str]:
+    """The options of this start that do not hold for the hub that runs."""
+    at = urlsplit(running.url)
+    wanted = {
+        f"--host {order.host}": order.host not in ("", at.hostname),
+        f"--port {order.port}": order.port not in (None, 0, at.port),
+        f"--bus {order.bus.rpartition('@')[2]}": bool(order.bus) and order.bus.rpartition("@")[2] != running.bus,
+        "--nats": order.nats and running.bus != "nats",
+    }
+    return [option for option, differs in wanted.items() if differs]
 
 
 def _announce(config: Config, started: StartResult, *, json: bool) -> None:
@@ -219,7 +237,7 @@ def _announce(config: Config, started: StartResult, *, json: bool) -> None:
 
 
 def stop(*, json: bool = False) -> int:
-    env = configuration.load().environ
+    env = environment.inherited()  # not by the configuration: a mistake in it keeps nobody from ending the hub
     pid = running_pid(env)
     killed = bool(pid) and not _end(env, pid, quiet=json)
     if json:
@@ -305,13 +323,19 @@ def _wait_until(gone: Callable[[], bool], within: float) -> bool:
 
 
 def show(*, json: bool) -> int:
-    config = configuration.load()
-    report = replace(asyncio.run(_report(config)), harnesses=tuple(found_here(config)))
+    broken = ""
+    try:
+        config = configuration.load()
+    except UsageError as error:  # what runs is shown all the same
+        config, broken = Config(environ=environment.inherited()), error.message
+    report = asyncio.run(_report(config))
+    report = replace(report, harnesses=tuple(found_here(config)), config_problem=broken)
     if json:
         print_json(report)
     else:
-        print("\n".join([*_lines(report), *_harness_lines(report)]))
-    return 0 if report.running and not report.problem else 1
+        config_line = [f"config    {clean(broken)}"] if broken else []
+        print("\n".join([*_lines(report), *config_line, *_harness_lines(report)]))
+    return 0 if report.running and not report.problem and not broken else 1
 
 
 async def _report(config: Config) -> DaemonReport:

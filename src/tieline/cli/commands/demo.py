@@ -75,6 +75,6 @@ def _report(place: Path, *, keep: bool) -> str:
     changed = [name for name, content in PROJECT.items() if (place / name).read_text() != content]
     new = sorted(str(found.relative_to(place)) for found in place.iterdir() if found.name not in PROJECT)
     what = ", ".join(changed + new)
-    head = f"It changed {what}" if what else "It changed nothing: that was your decision"
-    where = f"Everything is in {place}" if keep else "the directory was removed; --keep keeps it"
-    return f"\n{head}{'. ' if keep else '; '}{where}.\n\n{NEXT}"
+    head = f"It changed {what}" if what else "Nothing was changed"
+    where = f"Everything is in {place}" if keep else "The directory was removed; --keep keeps it"
+    return f"\n{head}. {where}.\n\n{NEXT}"

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 from msgspec import Struct
 
-from ... import config as configuration
+from ... import environment
 from ...client.client import connect
 from ...errors import UsageError
 from ...protocol.access import Offer
@@ -39,5 +39,5 @@ def pair(*, node: bool, page: bool, client: bool, mesh: bool, name: str, json: b
 
 
 async def _offer(pairing: Pairing) -> Offer:
-    async with connect(configuration.load().environ) as client:
+    async with connect(environment.inherited()) as client:
         return await client.pairing(pairing)

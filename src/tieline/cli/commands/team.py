@@ -20,7 +20,7 @@ from .. import hub_connection
 from ..errors import FAILED, print_error
 from ..team_view.entry_text import cost_text, event_note, failed, spoken, state_text
 from ..team_view.typed_line import parse_typed_line
-from ..terminal.formatting import on_terminal, print_json, time_ago
+from ..terminal.formatting import counted, on_terminal, print_json, time_ago
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import print_rows
 
@@ -35,7 +35,8 @@ def check(file: str, *, json: bool) -> int:
         print_json(team)
     else:
         people = sum(member.human for member in team.members)
-        print(f"{file} is right: {team.name}, {len(team.members) - people} agents and {people} people.")
+        agents = len(team.members) - people
+        print(f"{file} is valid: {team.name}, {counted(agents, 'agent')} and {counted(people, 'person', 'people')}.")
     return 0
 
 

@@ -3,11 +3,12 @@
 import os
 import shlex
 import shutil
+import textwrap
 from pathlib import Path
 
 from msgspec import Struct
 
-from ... import config as configuration
+from ... import environment
 from ...client import Client
 from ...errors import UsageError
 from ...harnesses import registry
@@ -18,7 +19,6 @@ from .. import hub_connection
 from ..errors import print_error
 from ..terminal.formatting import print_json, time_ago
 from ..terminal.sanitize import clean, one_line
-from ..terminal.tables import print_rows
 
 
 class AttachState(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class AttachReport(Struct, frozen=True, kw_only=True):
 
 def show(*, json: bool) -> int:
     """What is read along, and what is not."""
-    env = configuration.load().environ
+    env = environment.inherited()
     consent = read_consent(env)
     known = [harness for harness in map(registry.create, registry.names()) if harness.attach_terms is not None]
     report = AttachReport(
@@ -60,11 +60,11 @@ def show(*, json: bool) -> int:
     if json:
         print_json(report)
         return 0
-    rows = [
-        (each.harness, f"agreed {time_ago(each.since)} ago" if each.since else "no", each.reads, each.can)
-        for each in report.harnesses
-    ]
-    print_rows(("harness", "read along", "what is read", "what you can do from elsewhere"), rows)
+    width = shutil.get_terminal_size((100, 24)).columns
+    for each in report.harnesses:  # no table: it would cut what a person agrees to
+        print(f"{each.harness}: {f'agreed {time_ago(each.since)} ago' if each.since else 'not agreed'}")
+        for line in (f"reads {each.reads}", f"from elsewhere you can {each.can}"):
+            print(textwrap.fill(line, width, initial_indent="  ", subsequent_indent="    "))
     for folder in report.off:
         print(f"off in {clean(folder)}")
     if not any(each.since for each in report.harnesses):
@@ -74,24 +74,34 @@ def show(*, json: bool) -> int:
 
 def switch_here(folder: str, *, on: bool, json: bool) -> int:
     """In a directory and all below it."""
-    env = configuration.load().environ
+    env = environment.inherited()
     place = Path(folder or ".").expanduser().absolute()
     if not place.is_dir():
         raise UsageError(f"{place} is not a directory", field="directory", hint="Name the directory of a project.")
     switch(env, str(place), on=on)
-    still_off = read_consent(env).is_off(str(place))
+    consent = read_consent(env)
+    read = bool(consent.since) and not consent.is_off(str(place))
     if json:
-        print_json({"directory": str(place), "read": not still_off})
-    elif on and still_off:
+        print_json({"directory": str(place), "read": read})
+    elif on and consent.is_off(str(place)):
         print_error("tieline: a folder above it is off: `tieline attach` shows which")
+    elif not consent.since:
+        later = "will be read along" if on else "will not be read along either"
+        print(f"Nothing is read along yet. After `tieline install --attach`, sessions in {clean(str(place))} {later}.")
     else:
-        print(f"sessions in {clean(str(place))} are {'read along' if on else 'not read any more'}")
+        print(f"sessions in {clean(str(place))} are {'read along' if read else 'not read any more'}")
     return 0
 
 
 def adopt(given: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
         record = await hub_connection.find_session(client, given)
+        if record.kind == "driven" and not record.adopted_at:
+            raise UsageError(
+                f"{short_id(record.id)} is a session that Tieline runs: there is nothing to take over",
+                field="session",
+                hint=f'`tieline send {short_id(record.id)} "…"` prompts it.',
+            )
         return hub_connection.print_outcome(
             await client.adopt(record.id),
             lambda one: f'{short_id(one.id)} is yours from anywhere: tieline send {short_id(one.id)} "…"',

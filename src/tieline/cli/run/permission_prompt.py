@@ -50,6 +50,7 @@ class PermissionPrompter:
         self._resume = resume
         self._deny_when_gone = deny_when_gone
         self._line_shown: Text | None = None
+        self._aborted = ""
         self._waiting: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}
 
     async def decide(self, ask: Ask) -> Answer:
@@ -80,13 +81,14 @@ class PermissionPrompter:
                 elif not future.done():
                     future.set_result(answer)
             else:
-                self._print_result(Text("— no longer asked", "dim"))
+                self._print_result(Text(self._aborted or "— no longer asked", "dim"))
         finally:
             await cancel_and_wait(asking)
             self._resume()
 
     def abort(self, reason: str) -> None:
         """Deny everything that is open: the person wants the turn to end."""
+        self._aborted = "✗ denied: you interrupted the turn"
         for ask, future in self._waiting.values():
             if not future.done():
                 future.set_result(deny(ask, reason, by=BY))

@@ -4,7 +4,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from ...config import Config
 from ...errors import UsageError
@@ -41,7 +41,7 @@ class TerminalIO:
         self._choose_first = choose_first
         self.is_terminal = sys.stdout.isatty() and not request.json and config.environ.get("TERM", "dumb") != "dumb"
         """Whether the turn is drawn for a person."""
-        self._denied_for_nobody = False
+        self._unasked: set[Literal["question", "permission"]] = set()  # what nobody could be asked
         self._console: Console | None = None
         self.keys: Keyboard | None = self._keyboard()
 
@@ -111,16 +111,18 @@ class TerminalIO:
             return deny(ask, "there is nobody to choose: decide it yourself", by="--on-ask allow")
         if self._request.on_ask == "deny":
             return deny(ask, "denied by --on-ask deny", by="--on-ask deny")
-        self._denied_for_nobody = True
+        self._unasked.add("question" if ask.kind == "question" else "permission")
         return deny(ask, "nobody could be asked", by="nobody")
 
     def print_closing_notes(self, view: View) -> None:
         """Print what the person should know at the end."""
-        if self._denied_for_nobody:
+        if "permission" in self._unasked:
             view.note(
                 "asks were denied because nobody could be asked: there is no terminal to answer on.\n"
                 "  Decide ahead with --allow, --policy or --on-ask allow."
             )
+        if "question" in self._unasked:
+            view.note("a question was not answered because nobody could be asked: there is no terminal to answer on.")
 
     def restore_terminal(self) -> None:
         """Restore the terminal; safe in a signal handler."""

@@ -39,6 +39,10 @@ def print_words(text: str, indent: int = 0) -> None:
     print(text)
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
 def time_ago(at: float, now: float | None = None) -> str:
     passed = max(0.0, (time.time() if now is None else now) - at)
     for limit, size, unit in ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h")):

@@ -3,6 +3,7 @@
 import asyncio
 import atexit
 import os
+import re
 import select
 import sys
 import termios
@@ -18,6 +19,8 @@ MAX_DIGITS = 9
 """More choices than one key can name are answered with a line."""
 MAX_LINE = 4096
 """What a terminal hands over as one line."""
+NO_TEXT = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|O.|.)?|[\x00-\x1f\x7f]")
+"""What keys such as arrows send in the middle of a line, and its end."""
 
 
 class Keyboard:
@@ -110,7 +113,7 @@ class Keyboard:
             return None
         finally:
             self.quiet()
-        return data.decode(errors="replace").rstrip("\r\n") if data else None
+        return NO_TEXT.sub("", data.decode(errors="replace")) if data else None
 
     async def _read(self) -> bytes:
         """In a thread, because not every event loop can watch a terminal; cancelling ends the thread at once."""

@@ -7,6 +7,7 @@ from .sanitize import one_line
 
 Cell = str | tuple[str, str]
 """Text, or text and its style."""
+MAX_CELL = 10_000
 GAP = 3
 """Cells between two columns of a table."""
 READABLE = 24
@@ -29,8 +30,8 @@ def print_rows(
 
 
 def columns(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table as plain text: aligned, one line per row."""
-    cells = [[one_line(cell, 60) for cell in row] for row in (titles, *rows)]
+    """A table as plain text: aligned, one line per row. Nothing is cut: a program may read it."""
+    cells = [[one_line(cell, MAX_CELL) for cell in row] for row in (titles, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
     return "\n".join(
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells

@@ -1,9 +1,10 @@
 """`tieline audit`, as Typer declares it."""
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
+from ...protocol.audit import AuditKind
 from ..help import HelpCommand
 from .options import HUB_PANEL, Json, Since
 
@@ -11,9 +12,7 @@ from .options import HUB_PANEL, Json, Since
 def audit(
     kind: Annotated[
         str,
-        typer.Option(
-            metavar="KIND", help="Only these: sign-in, pairing, revoke, decision, policy, refusal, code or schedule."
-        ),
+        typer.Option(metavar="KIND", help=f"Only these: {', '.join(get_args(AuditKind))}."),
     ] = "",
     since: Since = "",
     limit: Annotated[int, typer.Option(metavar="N", help="Show at most this many.", min=1)] = 100,

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ...background_tasks import cancel_and_wait
-from ...config import HubConfig
+from ...config import MAX_PORT, HubConfig
 from ...errors import UsageError
 from ...protocol.node_link import MAX_FRAME
 from ..security import access_rules
@@ -56,6 +56,9 @@ class ServerAddress(Struct, frozen=True, kw_only=True):
 
 def bind(host: str, port: int, *, tls: bool, insecure: bool) -> socket.socket:
     """A socket of our own, not yet listening. Raises UsageError."""
+    if not 0 <= port <= MAX_PORT:  # the system would take it modulo 65536
+        hint = f"A port is a number from 0 to {MAX_PORT}; 0 takes a free one."
+        raise UsageError(f"there is no port {port}", field="hub.port", hint=hint)
     if not (tls or insecure or is_loopback(host)):
         raise UsageError(
             f"{host or 'every address'} can be reached from other machines, and what is sent would not be encrypted",

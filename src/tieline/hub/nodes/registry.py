@@ -38,7 +38,7 @@ _encode = msgspec.json.encode
 
 class UnknownNode(UsageError):
     def __init__(self, node: str) -> None:
-        super().__init__(f"no node {node!r}", field="node", hint="See the list of nodes.")
+        super().__init__(f"no node {node!r}", field="node", hint="`tieline nodes` lists them.")
 
 
 class NodeOffline(TielineError):

@@ -57,7 +57,9 @@ async def add(request: Request) -> Response:
         check_worktrees(node)
     names = [agent.name for agent in node.agents]
     if not (new.agent or node.default_agent):
-        raise UsageError("no agent is named", field="agent", hint="Name one, or set default_agent.")
+        raise UsageError(
+            "no agent is named", field="agent", hint="Name one (`--agent`), or set default_agent in tieline.toml."
+        )
     if new.agent and names and new.agent not in names:
         hint = f"It has {', '.join(names)}."
         raise UsageError(f"{node.name or node.id} has no agent {new.agent!r}", field="agent", hint=hint)

@@ -122,7 +122,7 @@ class RuleManager:
         rule = rule_from(new)
         check_rule(rule)
         if new.node and all(node.id != new.node for node in await self._nodes()):
-            raise UsageError(f"no node {new.node!r}", field="node", hint="See the list of nodes.")
+            raise UsageError(f"no node {new.node!r}", field="node", hint="`tieline nodes` lists them.")
         if new.node and new.node == self._local:  # by their real names: links are not followed later
             rule = await asyncio.to_thread(_with_real_paths, rule)
         return rule
