@@ -13,7 +13,7 @@ from tieline.errors import TielineError
 MADE = (
     errors.TielineError("it failed", hint="Do that."),
     errors.UsageError("it is wrong", field="cwd", hint="Do that."),
-    errors.UnknownAgent("codx", ["codex"], ["codex"]),
+    errors.UnknownAgent("codx", ["codex"], field="agents.mine.type"),
     errors.Unsupported("codex", "steer"),
     errors.PolicyUnenforceable("codex", ["shell"], "no sandbox"),
     errors.AgentMissing("codex", "it is not installed", hint="Install it."),

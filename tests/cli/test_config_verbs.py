@@ -81,7 +81,7 @@ FOUND = {
     (15, "agents.reviewer", "command is missing", "Add command ="),
     (17, "agents.reviewer.comand", "unknown key", "Did you mean command?"),
     (21, "agents.searcher.web_search", '"disabled", found "sometimes"', ""),
-    (23, "agents.odd", "unknown agent 'frob'", ""),
+    (24, "agents.odd.type", "unknown agent 'frob'", ""),
     (27, "agents.opencode.timout_s", "unknown key", "Did you mean timeout_s?"),
     (30, "relay.deny[1]", "'nonsense' is not a rule", "from-pattern"),
     (32, "pool.warm[0]", "cwd is missing", "Add cwd ="),
