@@ -19,6 +19,7 @@ TielineError
 │   ├── BusUnavailable    its server did not answer in time
 │   ├── BusClosed         it was closed here
 │   └── Conflict          an entry is not at the expected revision
+├── ConcurrentChange      others changed the same thing, at every try
 └── SessionClosed         the session is over, or not open yet
 
 What goes wrong *inside* a turn (a model error, a refused tool, a timeout) is not an exception: it is an
@@ -104,7 +105,7 @@ class RepositoryRuns(PolicyUnenforceable):
     """The agent would run a file of the session's repository, although commands are not allowed."""
 
     def __init__(self, agent: str, path: str, trust: str) -> None:
-        super().__init__(agent, ["shell"], f"it runs {path}, whoever wrote that")
+        super().__init__(agent, ["shell"], f"it executes {path} from the repository")
         self.hint = f"{self.hint} If you trust the repository: {trust}"
 
 
@@ -151,7 +152,7 @@ class SessionClosed(TielineError):
 
 
 class BadSubject(UsageError):
-    """`field` names the malformed part: subject, pattern, key, group, table, headers."""
+    """`field` names the malformed part: subject, pattern, key, table, headers."""
 
     def __init__(self, what: str, value: str, problem: str, *, hint: str = "") -> None:
         shown = value if len(value) <= 80 else value[:77] + "..."
@@ -212,6 +213,25 @@ class Conflict(BusError):
         self.table = table
         self.key = key
         self.expected = expected
+
+
+class ConcurrentChange(TielineError):
+    """Nothing was changed."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the {what} was changed concurrently; try again")
+
+
+def invalid_value(
+    name: str, value: object, *, field: str = "", accepted: Sequence[str] = (), hint: str = ""
+) -> UsageError:
+    """`name` is the option as its caller knows it, such as `--status`; `accepted` are all the values that it takes."""
+    shown = f"{value:g}" if isinstance(value, float) else repr(value)
+    return UsageError(
+        f"invalid value {shown} for {name}",
+        field=field or name.lstrip("-").replace("-", "_"),
+        hint=f"It must be one of {', '.join(accepted)}." if accepted else hint,
+    )
 
 
 def _copy(kind: type[TielineError], args: tuple[object, ...], fields: dict[str, object]) -> TielineError:

@@ -71,7 +71,7 @@ FOUND = {
     (1, "polcy", "unknown key", "Did you mean policy?"),
     (2, "policy", "unknown policy 'edts'", "Presets:"),
     (3, "default_agent", "there is no agent 'codx'", "Known agents:"),
-    (4, "bus", "not the URL of a bus", "Use sqlite:///path"),
+    (4, "bus", "unsupported bus URL scheme", "Use sqlite:///path"),
     (5, "environ", "unknown key", "Known keys:"),
     (8, "hub.port", "expected whole number, found text", ""),
     (9, "hub.host", "other machines could reach it", "insecure = true"),

@@ -507,7 +507,7 @@ def test_prompts_that_wait_are_listed_moved_edited_and_cancelled(hub: Setting) -
     (running,) = json.loads(ok(hub, "queue", id, "--json"))
     assert running["text"] == "the first one runs"
     late = hub.run("queue", "edit", id, running["id"], "too late")
-    assert late.returncode == 2 and "is running" in late.stderr and "steer" in late.stderr
+    assert late.returncode == 2 and "(status: running)" in late.stderr and "steer" in late.stderr
     for arguments in (
         ("edit", id, ids[0], "it is gone"),
         ("edit", id, running["id"], " "),

@@ -89,7 +89,7 @@ async def test_a_member_is_written_to_by_its_name_and_the_thread_is_shown(mesh: 
     assert sent.receipt.subject == ada.address
     assert (await client.member("ada")).unread == 1
     assert [view.receipt.id for view in await client.inbox("@ada")] == [sent.receipt.id]
-    with pytest.raises(UsageError, match="takes its messages itself"):
+    with pytest.raises(UsageError, match="cannot mark an agent's messages as read"):
         await client.read_inbox("@ada")
     fetched = await mesh.fetch_messages(agent("ada-session"))
     await mesh.confirm(agent("ada-session"), [message.id for message in fetched.messages])

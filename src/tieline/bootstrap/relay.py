@@ -43,7 +43,7 @@ TELL_S = 30.0
 MAX_CONTENT = 60_000
 """Characters of an ask in a message; how many more there are is told, and then it cannot be allowed from there."""
 BY = "relay"
-NOT_AGREED = "a channel uses code that nobody has agreed to"
+NOT_TRUSTED = "a channel uses code that is not trusted yet"
 
 _prompt = msgspec.json.Decoder(PromptRecord).decode
 
@@ -73,7 +73,7 @@ async def open_relay(hub: Hub, *, watch: bool = True, wait: bool = True) -> Asyn
             if report.id in changes.broken:
                 hub.log.warning("channel is broken", channel=report.id, problem=report.problem)
             elif report.id in changes.untrusted:
-                hub.audit.record("refusal", "", "the configuration", why=NOT_AGREED, channel=report.problem)
+                hub.audit.record("refusal", "", "the configuration", why=NOT_TRUSTED, channel=report.problem)
         if not started:  # later ones are recorded with who agreed
             started = True
             for words in changes.trusted:

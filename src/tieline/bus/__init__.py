@@ -54,7 +54,7 @@ def open_bus(url: str) -> AbstractAsyncContextManager[Bus]:
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in _SCHEMES:
         known = "sqlite:///path, sqlite://:memory: or nats://host:port"
-        raise _UsageError(f"not the URL of a bus: {scheme}", field="bus", hint=f"Use {known}.")
+        raise _UsageError(f"unsupported bus URL scheme {scheme!r}", field="bus", hint=f"Use {known}.")
     opened: AbstractAsyncContextManager[Bus] = import_module(f".{_SCHEMES[scheme]}", __name__).open_bus(url)
     return opened
 

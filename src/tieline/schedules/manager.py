@@ -5,7 +5,7 @@ from contextlib import suppress
 from msgspec.structs import asdict, replace
 
 from ..bus.base import Bus
-from ..errors import Conflict, UsageError
+from ..errors import ConcurrentChange, Conflict, UsageError
 from ..ids import new_id
 from ..policy import Policy
 from ..protocol.schedules import NewSchedule, ScheduleChange, ScheduleFields, ScheduleRun, ScheduleView
@@ -98,7 +98,7 @@ class ScheduleManager:
             with suppress(Conflict):
                 await self._store.put(record, expect=revision)
                 return await self.view(id)
-        raise UsageError("others changed it at the same time, again and again", field="schedule", hint="Try again.")
+        raise ConcurrentChange("schedule")
 
     async def remove(self, id: str) -> ScheduleView:
         """With its history. What it started goes on."""

@@ -94,7 +94,9 @@ async def decide(on_ask: OnAsk, ask: Ask) -> Answer:
 def check(ask: Ask, answer: Answer) -> None:
     """Raises UsageError for what nobody may decide about this ask."""
     if answer.decision not in ("allow", "deny"):
-        raise UsageError(f"the decision is {answer.decision!r}", field="decision", hint="It must be 'allow' or 'deny'.")
+        raise UsageError(
+            f"invalid decision {answer.decision!r}", field="decision", hint="It must be 'allow' or 'deny'."
+        )
     if ask.at_terminal:
         raise UsageError(ask.at_terminal, field="ask", hint="Nothing was decided.")
     if ask.withheld and answer.decision == "allow":

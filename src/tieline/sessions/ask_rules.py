@@ -279,7 +279,7 @@ def _check_path(field: str, path: str) -> None:
         hint = "Such as /home/me/shop/src/ (everything in it) or /home/me/shop/README.md."
         raise UsageError(f"{path[:80]!r} is not an absolute path without ..", field=field, hint=hint)
     if os.path.normpath(path) == "/":
-        raise UsageError("a rule for every file of a machine is none", field=field, hint="Name a directory.")
+        raise UsageError("a rule cannot cover the whole file system", field=field, hint="Name a directory.")
 
 
 def subject_text(rule: AskRule) -> str:

@@ -179,7 +179,11 @@ class PromptQueue:
         if (record := self._waiting.get(session, {}).get(id)) is not None:
             return record
         status = (await self.get(session, id)).status
-        raise UsageError(f"prompt {id!r} is {status}", field="prompt", hint=f"Only a waiting prompt can be {only}")
+        raise UsageError(
+            f"prompt {id!r} is not waiting (status: {status})",
+            field="prompt",
+            hint=f"Only a waiting prompt can be {only}",
+        )
 
     async def move(self, session: str, id: str, *, before: str = "") -> PromptRecord:
         """Put it before another one of the queue, or at its end."""

@@ -58,6 +58,6 @@ def test_a_message_to_a_name(cli: CliProcess) -> None:
         sent = json.loads(run(cli, "message", "send", spelling, f"to {spelling}", "--json"))
         assert sent["receipt"]["subject"] == ada["address"]
     assert "to @ada" in run(cli, "inbox", "@ada")
-    assert "takes its messages itself" in run(cli, "inbox", "@ada", "--take", status=2)
+    assert "cannot mark an agent's messages as read" in run(cli, "inbox", "@ada", "--take", status=2)
     assert "Did you mean ada?" in run(cli, "message", "ask", "@adda", "hello?", status=2)
     assert json.loads(run(cli, "members", "ada", "--json"))[0]["unread"] == 3

@@ -185,7 +185,8 @@ def test_code_that_nobody_agreed_to_waits_for_a_reload(hub: Setting, tmp_path: P
     while not (found := [one for one in json.loads(ok(hub, "channels", "list", "--json")) if one["id"] == "written"]):
         assert time.monotonic() < until, "the file is watched"
     assert found[0]["state"] == "untrusted"
-    assert f"nobody has agreed to {code}, SHA-256 " in found[0]["problem"]
+    assert f"{code}, SHA-256 " in found[0]["problem"]
+    assert found[0]["problem"].endswith(" is not trusted yet")
     ended = hub.run("channels", "reload")  # nobody to ask
     assert ended.returncode == 1 and "--yes" in ended.stderr
     assert f"not trusted: written: {code}, SHA-256 " in ended.stdout
@@ -202,7 +203,7 @@ def test_code_that_nobody_agreed_to_waits_for_a_reload(hub: Setting, tmp_path: P
     assert (
         f"written: {code}" in audit
         and "the first start" in audit
-        and "a channel uses code that nobody has agreed to" in audit
+        and "a channel uses code that is not trusted yet" in audit
     )
 
 

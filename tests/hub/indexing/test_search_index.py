@@ -13,8 +13,9 @@ from tests.hub.indexing.conftest import add_session
 
 from tieline.bus import open_bus
 from tieline.bus.base import Bus
+from tieline.errors import BusUnavailable
 from tieline.events import Answer, Ask, Command, Done, Error, Question, Text, ToolResult, ToolUse, TurnStarted
-from tieline.hub.http.problems import RequestRefused
+from tieline.hub.http.problems import RequestRefused, problem_from_error
 from tieline.hub.indexing import search_file
 from tieline.hub.indexing.log_indexer import LogIndexer
 from tieline.hub.indexing.search_index import SearchIndex
@@ -147,12 +148,48 @@ async def test_damage_while_it_runs_is_mended(file_bus: Bus, tmp_path: Path) -> 
     async with opened(file_bus, path) as index:
         assert await index.indexer.sync(60)
         search_file.remove(path)  # a new connection finds an empty file
-        with pytest.raises(RequestRefused, match="built again"):
+        with pytest.raises(RequestRefused, match="is being rebuilt") as refused:
             await index.hits("kept")
+        assert (problem_from_error(refused.value).status, refused.value.retry_s) == (503, 5.0)
         await eventually(lambda: not index.search.problem and index.search.events.began == 0, "it is not built again")
         await say(file_bus, "s1", "new words")
         await eventually(lambda: index.search.events.cursor > 0, "it is not fed again", timeout=60)
         assert sorted(await index.found("words")) == ["kept words", "new words"]
+
+
+@pytest.mark.parametrize("fault", ["a full disk", "a lock"])
+async def test_no_rebuild_for(fault: str, file_bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_file, "BUSY_S", 0.1)
+    path = tmp_path / "search.db"
+    await add_session(file_bus, "s1")
+    await say(file_bus, "s1", "kept words")
+    async with opened(file_bus, path) as index:
+        assert await index.found("kept") == ["kept words"]
+    (seq,) = await say(file_bus, "s1", "new words " * 10_000)
+    search = SearchIndex(file_bus, path, SessionLookup(file_bus, "here"))
+    await search.open("e1")
+    file = search._file  # pyright: ignore[reportPrivateUsage]
+    assert file is not None
+    writer = file._writer  # pyright: ignore[reportPrivateUsage]
+    news = [record async for record in file_bus.read("events.>", after=search.events.cursor, follow=False)]
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            if fault == "a full disk":
+                (pages,) = writer.execute("PRAGMA page_count").fetchone()
+                writer.execute(f"PRAGMA max_page_count = {pages}")
+            else:
+                other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(BusUnavailable, match="cannot be written"):
+                await search.events.take(news, seq)
+            assert not search._rebuild  # pyright: ignore[reportPrivateUsage]
+        writer.execute("PRAGMA max_page_count = 1000000")
+        await search.events.take(news, seq)
+        assert search.events.cursor == seq
+        sessions = {"s1": SessionRecord(id="s1", agent="codex", cwd="/w")}
+        for word in ("kept", "new"):
+            assert len((await search.search(word, sessions=sessions)).hits) == 1
+    finally:
+        await search.close()
 
 
 async def test_what_is_removed_or_trimmed_leaves_the_index(file_bus: Bus, tmp_path: Path) -> None:

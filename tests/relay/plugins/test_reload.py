@@ -67,7 +67,7 @@ class Setting:
 
         def said() -> bool:
             reports = {report.id: report for report in self.channels.reports()}
-            return all(id in reports and "nobody has agreed to" in reports[id].problem for id in ids)
+            return all(id in reports and "is not trusted yet" in reports[id].problem for id in ids)
 
         async with asyncio.timeout(BOUND):
             while not said():

@@ -170,7 +170,7 @@ def leave(*, json: bool = False) -> int:
         asyncio.run(_log_out(joined))
         told = ""
     except HubError as error:
-        told = f"The hub was not told ({error.message}): revoke this machine there."
+        told = f"The hub could not be notified ({error.message}): revoke this machine there."
     forget_credentials(env)
     if pid := running_pid(env):
         _send_signal(pid, REJOIN if read_running(env) else signal.SIGTERM)

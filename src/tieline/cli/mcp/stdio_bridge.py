@@ -270,7 +270,7 @@ class Bridge:
         with self._starting:
             if self._mcp.get("Mcp-Session-Id") != old["Mcp-Session-Id"]:
                 return  # another thread did it
-            log("the hub was started anew; this session goes on")
+            log("the hub restarted; the session continues")
             target = self._hub()
             fields = {"Accept": ACCEPT, **self._caller}
             for line in self._opening:
@@ -472,7 +472,7 @@ def start_hub(env: "Mapping[str, str]") -> None:
         raise NoAnswer(f"a hub could not be started: {error}") from None
     if done.returncode and find_hub(env) is None:
         told = [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
-        raise NoAnswer(f"a hub could not be started: {' '.join(told[-2:]) or 'it said nothing'}")  # with what to do
+        raise NoAnswer(f"a hub could not be started: {' '.join(told[-2:]) or 'no output'}")  # with what to do
 
 
 def log(text: str) -> None:

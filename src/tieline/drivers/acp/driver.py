@@ -352,7 +352,7 @@ class Acp:
             await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 exited = gone.done() and gone.result()
-                raise talk.start_failed("" if exited else f"it said nothing useful within {START_S:g} s")
+                raise talk.start_failed("" if exited else f"no valid response within {START_S:g} s")
             await task
         finally:
             await cancel_and_wait(task, gone)

@@ -82,7 +82,7 @@ async def open_session(talk: AcpConversation, peer: Peer) -> None:
         await talk.process.wait(EXIT_S)  # its status tells more than that it is gone
         raise talk.start_failed(str(error)) from None
     except (KeyError, TypeError, AttributeError, ValidationError) as error:
-        raise talk.start_failed(f"its answer makes no sense: {error!r}") from None
+        raise talk.start_failed(f"invalid response: {error!r}") from None
 
 
 def _initialize_params() -> dict[str, Any]:

@@ -158,7 +158,7 @@ class CodexServer:
         thread = params.get("threadId") or ""
         listener = self._listeners.get(thread)
         if listener is None:
-            raise RpcError(method, -32601, "nobody answers for this thread")
+            raise RpcError(method, -32601, "unknown thread")
         return await listener.requested(thread, method, params)
 
     def garbage(self, line: bytes) -> None:

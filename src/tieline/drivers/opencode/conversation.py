@@ -215,7 +215,7 @@ class OpenCodeConversation:
 
     def on_slow_reader(self) -> None:
         if self._turn is not None and not self._turn.ended:
-            self._fail(self._turn, "nobody reads the turn's events")
+            self._fail(self._turn, "the event consumer stopped")
             self.spawn(self._abort(self._turn))
 
     def on_disconnect(self) -> None:

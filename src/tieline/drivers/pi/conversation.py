@@ -154,7 +154,7 @@ class PiConversation:
         except PiGone:
             await self._died(turn)
         except TimeoutError:
-            turn.fail("it did not take the prompt in time", native_id=self.native_id)
+            turn.fail("Pi did not accept the prompt in time", native_id=self.native_id)
         finally:
             self._accepted.set()
 

@@ -24,6 +24,7 @@ STATUS: dict[str, int] = {
     "UnknownRule": 404,
     "SlowRequest": 408,
     "AlreadyAnswered": 409,
+    "ConcurrentChange": 409,
     "Conflict": 409,
     "InProgress": 409,
     "PlanChanged": 409,
@@ -40,6 +41,7 @@ STATUS: dict[str, int] = {
     "ChannelStarting": 503,
     "NodeOffline": 503,
     "RelayStandby": 503,
+    "SearchRebuilding": 503,
     "AgentError": 502,
     "InternalError": 502,  # of a node
     "expired": 504,
@@ -67,16 +69,16 @@ class NotFound(RequestRefused):
 
 def problem_from_error(error: TielineError, instance: str = "") -> Problem:
     if isinstance(error, RequestRefused):
-        return _problem(error.code, STATUS[error.code], error.message, error.field, error.hint, instance)
+        return make_problem(error.code, STATUS[error.code], error.message, error.field, error.hint, instance)
     status = next((STATUS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in STATUS), 500)
     field = str(getattr(error, "field", ""))
-    return _problem(type(error).__name__, status, error.message, field, error.hint, instance)
+    return make_problem(type(error).__name__, status, error.message, field, error.hint, instance)
 
 
 def problem_from_refusal(refusal: Refusal, instance: str = "") -> Problem:
     """What a node refused. A name we do not know is a usage error of a newer peer."""
     status = STATUS.get(refusal.code) or _inherited_status(refusal.code)
-    return _problem(refusal.code, status, refusal.message, refusal.field, refusal.hint, instance)
+    return make_problem(refusal.code, status, refusal.message, refusal.field, refusal.hint, instance)
 
 
 def is_usage(code: str) -> bool:
@@ -88,7 +90,7 @@ def is_usage(code: str) -> bool:
 def http_problem(status: int, detail: str = "", instance: str = "", *, field: str = "") -> Problem:
     """What has no error of its own: no such route, no such method, a failure of ours."""
     code = "UsageError" if field else HTTPStatus(status).phrase.replace(" ", "")
-    return _problem(code, status, detail, field, "", instance)
+    return make_problem(code, status, detail, field, "", instance)
 
 
 def encode_problem(problem: Problem) -> bytes:
@@ -112,7 +114,7 @@ class ProblemException(Exception):
         self.problem = problem
 
 
-def _problem(code: str, status: int, detail: str, field: str, hint: str, instance: str) -> Problem:
+def make_problem(code: str, status: int, detail: str, field: str, hint: str, instance: str) -> Problem:
     return Problem(
         status=status,
         title=HTTPStatus(status).phrase,

@@ -35,6 +35,7 @@ MAX_WAITING = 16
 """Searches at a time, and how many wait for them."""
 MAX_SESSION_HITS = 10
 AGENT_ADDRESS = "relay.agent."
+REBUILDING = "the search index is being rebuilt"
 
 log = logging.getLogger("tieline.hub")
 T = TypeVar("T")
@@ -76,7 +77,7 @@ class SearchIndex:
             self._file, self.problem = file, ""
         except (sqlite3.Error, OSError) as error:
             self.problem = str(error) or type(error).__name__
-            log.error("there is no search: %s", error)
+            log.error("search is unavailable: %s", error)
 
     async def close(self) -> None:
         if self._task is not None:
@@ -105,16 +106,16 @@ class SearchIndex:
         match = match_expression(query, [tag(name, value) for name, value in filters if value])
         file = self._file
         if file is None:
-            raise RequestRefused("Unsupported", f"there is no search: {self.problem}", hint="The hub's log says more.")
+            if self._rebuild:
+                raise _rebuilding()
+            raise RequestRefused("Unsupported", f"search is unavailable: {self.problem}", hint="See the hub's log.")
         try:
             found = await self._in_time(
                 lambda: file.search(match, before=before, since=since, until=until, limit=limit + 1)
             )
         except sqlite3.Error as error:
             self._found_damaged(file, error)
-            raise RequestRefused(
-                "TooManyRequests", "the search index is built again", hint="Retry in a moment.", retry_s=5.0
-            ) from None
+            raise _rebuilding() from None
         hits = [await self._hit(one, sessions) for one in found[:limit] if not one.session or one.session in sessions]
         titles = () if any((kind, before)) else _by_title(query, sessions, agent, session)
         return SearchResults(hits=tuple(hits), sessions=titles, more=len(found) > limit, indexed=self.indexed())
@@ -178,7 +179,7 @@ class SearchIndex:
         file = self._file
         if file is None:
             if self._rebuild:
-                raise BusUnavailable("the search index is built again")
+                raise BusUnavailable(REBUILDING)
             return upto  # there is none
         documents: list[Document] = []
         for record in records:
@@ -190,9 +191,9 @@ class SearchIndex:
         except sqlite3.Error as error:
             if not isinstance(error, sqlite3.OperationalError):  # no full disk and no lock
                 self._found_damaged(file, error)
-            raise BusUnavailable(f"the search index is not written: {error}") from None
+            raise BusUnavailable(f"the search index cannot be written: {error}") from None
         if file is not self._file:
-            raise BusUnavailable("the search index is built again")
+            raise BusUnavailable(REBUILDING)
         return cursor
 
     async def _of_event(self, record: Record) -> Document | None:
@@ -272,17 +273,21 @@ class SearchIndex:
 
     def _found_damaged(self, file: SearchFile, error: sqlite3.Error) -> None:
         if file is self._file and not self._rebuild:
-            log.warning("the search index is damaged and is built again: %s", error)
+            log.warning("the search index is damaged and is being rebuilt: %s", error)
             self._rebuild = True
             self._tidy_now.set()
 
     async def _build_again(self) -> None:
-        file, self._file, self.problem = self._file, None, "the index is built again"
+        file, self._file, self.problem = self._file, None, REBUILDING
         if file is not None:
             await asyncio.to_thread(file.close)
         await asyncio.to_thread(remove, self._path)
         await self._open()
         self._rebuild = False
+
+
+def _rebuilding() -> RequestRefused:
+    return RequestRefused("SearchRebuilding", REBUILDING, hint="Retry in a moment.", retry_s=5.0)
 
 
 class SearchConsumer:

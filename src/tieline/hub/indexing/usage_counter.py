@@ -101,7 +101,7 @@ class UsageCounter:
                 continue  # another hub counted at the same time
             self.probe("row")
             return
-        raise BusUnavailable(f"the usage of {key} was changed by others again and again", hint="It is counted later.")
+        raise BusUnavailable(f"concurrent changes to the usage of {key}", hint="It is counted later.")
 
     async def _new_row(self, session: str) -> StoredUsage:
         about = await self._sessions.about(session)

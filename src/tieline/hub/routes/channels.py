@@ -12,8 +12,7 @@ from ...protocol.messages import ChannelReload, ChannelTest, ChannelTestView, Ch
 from ...relay.delivery.endpoint_queue import EndpointQueueView
 from ...relay.plugins.channel_reports import ChannelReport
 from ...relay.plugins.reload import ChannelSet
-from ..http.problems import NotFound
-from ..http.problems import RequestRefused as HubRefused
+from ..http.problems import NotFound, RequestRefused
 from ..http.request import Request, device_of, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
@@ -32,7 +31,7 @@ RETRY_S = 5.0
 def channels_of(request: Request) -> ChannelSet:
     channels = request.hub.channels
     if channels is None:
-        raise HubRefused("BusError", "the relay is not running on this hub")
+        raise RequestRefused("BusError", "the relay is not running on this hub")
     return channels
 
 
@@ -100,9 +99,9 @@ def _channel(request: Request, id: str) -> Channel:
         raise NotFound("channel", id)
     if report.state == "starting":
         hint = "Try again in a few seconds."
-        raise HubRefused("ChannelStarting", f"the channel {id!r} is starting", hint=hint, retry_s=RETRY_S)
+        raise RequestRefused("ChannelStarting", f"the channel {id!r} is starting", hint=hint, retry_s=RETRY_S)
     problem = report.problem or f"the channel {id!r} is disabled"
-    raise HubRefused("NotFound", problem, field=report.field, hint=report.hint)
+    raise RequestRefused("NotFound", problem, field=report.field, hint=report.hint)
 
 
 def _views(request: Request) -> list[ChannelView]:

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from ...envelopes import DeadLetter, MessageReceipt, Refused, UnknownMessage
 from ...protocol.messages import DeadOutcome, DeadSelection, DropView
-from ..http.problems import RequestRefused as HubRefused
+from ..http.problems import RequestRefused
 from ..http.request import Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
@@ -82,7 +82,9 @@ async def drop(request: Request) -> Response:
 
 def _check(chosen: DeadSelection) -> None:
     if not (chosen.ids or chosen.pattern or chosen.sender or chosen.reason):
-        raise HubRefused("UsageError", "no selection", field="ids", hint="Give ids, a pattern, a sender or a reason.")
+        raise RequestRefused(
+            "UsageError", "no selection", field="ids", hint="Give ids, a pattern, a sender or a reason."
+        )
 
 
 def routes(hub: "Hub") -> list[Any]:

@@ -36,7 +36,7 @@ async def report_sessions(request: Request, harness: str) -> Response:
     """Report the sessions of a harness. Its plugin does it."""
     reach = _reach(request.hub, device_of(request), harness)
     if not reach.report(await parse_body(request, PluginReport)):
-        raise RequestRefused("NotFound", "this link does not exist or has ended", field="link", hint="Connect anew.")
+        raise RequestRefused("NotFound", "this link does not exist or has ended", field="link", hint="Reconnect.")
     return NO_CONTENT
 
 
@@ -49,7 +49,7 @@ async def handed_over(request: Request, harness: str) -> Response:
     """Say what became of a text for a session. The plugin of its harness does it."""
     reach = _reach(request.hub, device_of(request), harness)
     if not reach.handed_over(await parse_body(request, PluginHandedOver)):
-        raise RequestRefused("NotFound", "this text does not exist or was already taken", field="text")
+        raise RequestRefused("NotFound", "no such pending delivery", field="text")
     return NO_CONTENT
 
 
@@ -66,7 +66,7 @@ async def tell_events(request: Request, harness: str) -> Response:
     async with nullcontext() if small else reach.reading:
         followed = await reach.events(await parse_body(request, PluginEvents))
     if not followed:
-        raise RequestRefused("NotFound", "this session is not followed", field="session")
+        raise RequestRefused("NotFound", "the hub does not follow this session", field="session")
     return NO_CONTENT
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
@@ -25,11 +24,9 @@ from ...protocol.messages import (
     TraceView,
     message_view,
 )
-from ...protocol.problems import Problem
 from ...relay import Relay
 from ...sessions.caller_session import caller
-from ..http.problems import ProblemException
-from ..http.problems import RequestRefused as HubRefused
+from ..http.problems import ProblemException, RequestRefused, make_problem
 from ..http.request import Request, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
@@ -49,7 +46,7 @@ Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 def relay_of(request: Request) -> Relay:
     relay = request.hub.relay
     if relay is None:
-        raise HubRefused("BusError", "the relay is not running on this hub")
+        raise RequestRefused("BusError", "the relay is not running on this hub")
     return relay
 
 
@@ -62,16 +59,8 @@ async def relay_context(request: Request) -> AsyncGenerator[Relay, None]:
         yield relay
     except Refused as error:
         status = HTTP_STATUS.get(error.reason, 422)
-        raise ProblemException(
-            Problem(
-                status=status,
-                title=HTTPStatus(status).phrase,
-                detail=error.message,
-                code=error.reason,
-                hint=error.hint,
-                instance=request.id,
-            )
-        ) from None
+        problem = make_problem(error.reason, status, error.message, "", error.hint, request.id)
+        raise ProblemException(problem) from None
 
 
 async def sender_of(request: Request, new: NewMessage | NewAsk) -> str:
@@ -80,10 +69,10 @@ async def sender_of(request: Request, new: NewMessage | NewAsk) -> str:
     hub, session = request.hub, new.session
     peer = request.context.peer
     if (session or new.mark) and _reader(request) == OWNER:
-        raise HubRefused("Forbidden", "this comes from an agent in a terminal, which is none of the hub's sessions")
+        raise RequestRefused("Forbidden", "the request comes from an agent that is not a session of this hub")
     if peer is not None and peer.mark is not None:
         if hub.local is None:
-            raise HubRefused("Forbidden", "an agent of another hub or node may not send messages here")
+            raise RequestRefused("Forbidden", "an agent of another hub or node may not send messages here")
         session = caller(hub.local.router, peer.mark, peer.cwd, session)
     elif new.mark and hub.local is not None:
         session = caller(hub.local.router, new.mark, new.cwd, session)
@@ -100,7 +89,7 @@ def _reader(request: Request) -> str:
 
 def _check_reader(request: Request, subject: str) -> None:
     if _reader(request) not in ("", subject):
-        raise HubRefused("Forbidden", "this comes from an agent in a terminal, which reads nobody else's messages")
+        raise RequestRefused("Forbidden", "an agent in a terminal may read only its own messages")
 
 
 def message_of(request: Request, sender: str) -> str:
@@ -305,7 +294,7 @@ async def read(request: Request, subject: str) -> Response:
         _check_reader(request, subject)
         if under(MEMBER_PREFIX, subject):  # its receipt would say that the agent has seen it
             raise UsageError(
-                "an agent takes its messages itself", field="subject", hint="Look at its inbox without taking them."
+                "cannot mark an agent's messages as read", field="subject", hint="Read its inbox without taking them."
             )
         found = relay.inbox(subject)
         limit = min(max(wanted.limit, 1), MAX_PAGE)

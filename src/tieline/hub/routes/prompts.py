@@ -140,9 +140,9 @@ async def retry(request: Request, session: str, prompt: str) -> Response:
     ended = await _kept(hub, session, prompt)
     if ended.status not in RETRIABLE:
         raise UsageError(
-            f"prompt {prompt!r} is {ended.status}",
+            f"prompt {prompt!r} cannot be retried (status: {ended.status})",
             field="prompt",
-            hint="Only a prompt that failed, or whose end nobody knows, is sent again.",
+            hint="Only failed or indeterminate prompts can be retried.",
         )
     command = SendPrompt(
         session=session,

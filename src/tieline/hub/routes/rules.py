@@ -48,7 +48,11 @@ async def show(request: Request, rule: str) -> Response:
     return json_response(await request.hub.rules.view(rule))
 
 
-@delete("/api/v1/rules/{rule}", tags=TAGS, spec=RouteSpec(response=RuleView, problems=(*UNKNOWN, "Forbidden")))
+@delete(
+    "/api/v1/rules/{rule}",
+    tags=TAGS,
+    spec=RouteSpec(response=RuleView, problems=(*UNKNOWN, "Forbidden", "ConcurrentChange")),
+)
 async def revoke(request: Request, rule: str) -> Response:
     """Revoke a rule. It stays on the list, with who revoked it and when."""
     revoked = await request.hub.rules.revoke(rule, by=actor_name(device_of(request)))

@@ -91,7 +91,7 @@ async def show(request: Request, schedule: str) -> Response:
 @patch(
     "/api/v1/schedules/{schedule}",
     tags=TAGS,
-    spec=RouteSpec(body=ScheduleChange, response=ScheduleView, problems=(*UNKNOWN, "Conflict")),
+    spec=RouteSpec(body=ScheduleChange, response=ScheduleView, problems=(*UNKNOWN, "ConcurrentChange")),
 )
 async def change(request: Request, schedule: str) -> Response:
     """Change, pause or resume a schedule. Times that passed while it was paused are not made up for."""

@@ -20,7 +20,11 @@ SYNC_S = 0.3
 """How long a search waits for what was said just before it."""
 
 
-@get("/api/v1/search", tags=["search"], spec=RouteSpec(response=SearchResults, problems=("Unsupported",)))
+@get(
+    "/api/v1/search",
+    tags=["search"],
+    spec=RouteSpec(response=SearchResults, problems=("Unsupported", "TooManyRequests", "SearchRebuilding")),
+)
 async def search(
     request: Request,
     q: str,

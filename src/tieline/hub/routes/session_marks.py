@@ -26,7 +26,7 @@ async def marks(request: Request) -> Response:
 @patch(
     "/api/v1/sessions/{session}/mark",
     tags=TAGS,
-    spec=RouteSpec(body=MarkChange, response=SessionMark, problems=("NotFound",)),
+    spec=RouteSpec(body=MarkChange, response=SessionMark, problems=("NotFound", "ConcurrentChange")),
 )
 async def mark(request: Request, session: str) -> Response:
     """Say how many of its turns were read, or pin it. Every open page is told at once."""

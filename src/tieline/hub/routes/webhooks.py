@@ -1,7 +1,6 @@
 """Inbound webhooks. The route is public: the channel checks each request's signature."""
 
 import asyncio
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +9,8 @@ from starlette.responses import Response
 from ...channels.inbound_http import HookRefused, HookRequest, WebhookReceiver
 from ...envelopes import RelayStandby
 from ...errors import BusError
-from ...protocol.problems import MEDIA_TYPE, Problem
+from ...protocol.problems import MEDIA_TYPE
+from ..http.problems import encode_problem, make_problem
 from ..http.request import Request, json_response
 from ..http.route_spec import RouteSpec
 from ..http.routing import post
@@ -67,19 +67,11 @@ def _standby() -> HookRefused:
 
 
 def _refusal(error: HookRefused, instance: str) -> Response:
-    problem = Problem(
-        status=error.status,
-        title=HTTPStatus(error.status).phrase,
-        detail=error.message,
-        code=error.code,
-        field=error.field,
-        hint=error.hint,
-        instance=instance,
-    )
+    problem = make_problem(error.code, error.status, error.message, error.field, error.hint, instance)
     headers: dict[str, str] = {}
     if error.retry_after_s is not None:
         headers["retry-after"] = str(max(1, round(error.retry_after_s)))
-    return Response(msgspec.json.encode(problem), error.status, headers, MEDIA_TYPE)
+    return Response(encode_problem(problem), error.status, headers, MEDIA_TYPE)
 
 
 def routes(hub: "Hub") -> list[Any]:

@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 
 from ...ask_parts import ask_parts
 from ...bus.base import Bus, Entry
-from ...errors import Conflict, UsageError
+from ...errors import ConcurrentChange, Conflict, UsageError
 from ...ids import new_id
 from ...protocol.rules import NewRule, PastAsk, RuleChoice, RulePreview, RuleView
 from ...protocol.views import NodeView
@@ -90,7 +90,7 @@ class RuleManager:
             with suppress(Conflict):
                 await self._rules.put(id, _encode(revoked), expect=entry.revision, ttl=KEEP_REVOKED_S)
                 return await self.view(id)
-        raise UsageError("others changed it at the same time, again and again", field="rule", hint="Try again.")
+        raise ConcurrentChange("rule")
 
     async def preview(self, new: NewRule) -> RulePreview:
         """What it would have decided of the last permissions that people, or rules, were asked for."""

@@ -70,7 +70,7 @@ class Origins:
             if said.get("site") in ("cross-site", "same-site") and not (
                 said.get("mode") == "navigate" and method == "GET"
             ):
-                raise self._refused("another site")
+                raise RequestRefused("Forbidden", "cross-site request is not allowed", field="Sec-Fetch-Site")
             return ""
         found = origin.lower()
         host = said.get("host", "").lower()

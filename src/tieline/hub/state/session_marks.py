@@ -7,7 +7,7 @@ change.
 import msgspec
 
 from ...bus.base import Bus
-from ...errors import Conflict, UsageError
+from ...errors import ConcurrentChange, Conflict
 from ...protocol.request_bodies import MarkChange
 from ...protocol.views import SessionMark
 from ...sessions.records import SESSIONS, SessionRecord
@@ -39,7 +39,7 @@ class SessionMarks:
                 continue
             await self._forget_removed()
             return mark
-        raise UsageError("others marked it at the same time, again and again", field="session", hint="Try again.")
+        raise ConcurrentChange("mark")
 
     async def _forget_removed(self) -> None:
         for id in self._state.marks.keys() - self._state.sessions.keys():

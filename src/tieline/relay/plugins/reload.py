@@ -238,7 +238,7 @@ class ChannelSet:
             else ChannelSlot(entry, fingerprint=code.fingerprint, untrusted=True)
         )
         as_before = "it runs as before: " if slot is old else ""
-        slot.problem = f"channels.{id}: {as_before}nobody has agreed to {code.description}"
+        slot.problem = f"channels.{id}: {as_before}{code.description} is not trusted yet"
         slot.hint, slot.field = "If you have read it, run `tieline channels reload`.", f"channels.{id}"
         self._slots[id] = slot
         return "untrusted"
