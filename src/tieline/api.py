@@ -12,7 +12,7 @@ from .config import Config
 from .drivers import registry
 from .drivers.base import Driver, Prompt
 from .drivers.options import Options, build_spec
-from .errors import TielineError, UsageError
+from .errors import TielineError, UsageError, invalid_value
 from .events import Done, Error, Event
 from .sessions.ask_decisions import DEFAULT_EXPIRY_S, OnAsk
 from .sessions.session import Session
@@ -92,7 +92,7 @@ async def run_parallel(
     and position.
     """
     if limit < 1:
-        raise UsageError(f"limit is {limit}", field="limit", hint="It must be at least 1.")
+        raise invalid_value("limit", limit, hint="It must be at least 1.")
     named: dict[str, Job] = {}
     for number, job in enumerate(jobs, 1):
         name = job.name or f"{job.agent}-{number}"

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
-from .errors import UsageError
+from .errors import UsageError, invalid_value
 
 Level = Literal["allow", "ask", "deny"]
 Capability = Literal["file_write", "shell", "network"]
@@ -42,11 +42,7 @@ class Policy(Struct, frozen=True, omit_defaults=False):
         for capability in CAPABILITIES:
             level = getattr(self, capability)
             if level not in LEVELS:
-                raise UsageError(
-                    f"policy {capability} is {level!r}",
-                    field=capability,
-                    hint=f"It must be one of {', '.join(LEVELS)}.",
-                )
+                raise invalid_value(f"policy {capability}", level, field=capability, accepted=LEVELS)
 
 
 PRESETS: dict[str, Policy] = {

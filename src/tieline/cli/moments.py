@@ -4,7 +4,7 @@ import re
 import time
 from datetime import datetime, timedelta
 
-from ..errors import UsageError
+from ..errors import invalid_value
 
 _AGO = re.compile(r"(\d{1,6})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -25,4 +25,4 @@ def parse_moment(option: str, text: str, *, now: float | None = None, end_of_day
             moment += timedelta(days=1)
         return max(0.0, moment.timestamp())
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"--{option} is {text!r}", field=option, hint=f"{EXAMPLES}.") from None
+        raise invalid_value(f"--{option}", text, hint=f"Such as {EXAMPLES}.") from None

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..config import setting
-from ..errors import PolicyUnenforceable, Unsupported, UsageError
+from ..errors import PolicyUnenforceable, Unsupported, UsageError, invalid_value
 from ..events import Answer, Ask, AttachedFile, Event
 from ..policy import PRESETS, Policy, Receipt
 from .launch_extras import check_extras
@@ -286,7 +286,7 @@ def check_spec(driver: Driver, spec: Spec) -> None:
     for name in ("max_turns", "max_budget_usd"):
         value = getattr(spec, name)
         if value is not None and not value > 0:
-            raise UsageError(f"{name} is {value:g}", field=name, hint="It must be more than zero.")
+            raise invalid_value(name, value, hint="It must be more than zero.")
     for name, server in spec.mcp_servers.items():
         if bool(server.command) == bool(server.url):
             much = "both a command and a URL" if server.url else "no command and no URL"

@@ -70,7 +70,9 @@ def check_options(options: Mapping[str, Any]) -> Options:
             given[name] = _converted(name, value, kind)
         except (msgspec.ValidationError, TypeError):
             hint = HINTS.get(name) or inspect.formatannotation(kind).replace("collections.abc.", "")
-            raise UsageError(f"{name} is {_shown(name, value)}", field=name, hint=f"It takes {hint}.") from None
+            raise UsageError(
+                f"invalid value {_shown(name, value)} for {name}", field=name, hint=f"It takes {hint}."
+            ) from None
     return cast("Options", given)
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..drivers.base import CanWarmUp, Conversation, Driver, EnforcesTimeout, Prompt, Spec, check_prompt, check_spec
 from ..drivers.run_as import with_run_as
-from ..errors import SessionClosed, TielineError, Unsupported, UsageError
+from ..errors import SessionClosed, TielineError, Unsupported, UsageError, invalid_value
 from ..events import Answer, Done, Error, Event, Init, TurnStarted
 from ..policy import Receipt
 from ..processes import spawn
@@ -42,7 +42,7 @@ class Session:
         check_spec(driver, spec)
         if on_ask is not None and not callable(cast("object", on_ask)):
             hint = "Give a function that gets the Ask. To allow everything, say policy='full'."
-            raise UsageError(f"on_ask is {on_ask!r}", field="on_ask", hint=hint)
+            raise invalid_value("on_ask", on_ask, hint=hint)
         if ask_expiry_s is not None:
             _check_time("ask_expiry_s", ask_expiry_s)
         self.timeout_s = timeout_s
@@ -220,7 +220,7 @@ class Session:
 
 def _check_time(name: str, seconds: object) -> None:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-        raise UsageError(f"{name} is {seconds!r}", field=name, hint="It takes a number of seconds, more than zero.")
+        raise invalid_value(name, seconds, hint="It takes a number of seconds, more than zero.")
 
 
 async def _whole(events: AsyncIterator[Event], prompt: Prompt) -> AsyncIterator[Event]:

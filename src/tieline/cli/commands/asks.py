@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from ...client.client import Client
-from ...errors import UsageError
+from ...errors import UsageError, invalid_value
 from ...events import Answer, Question, Remember
 from ...ids import short_id
 from ...protocol.request_bodies import Decision
@@ -284,4 +284,4 @@ def _remember(given: str) -> Remember:
     for known in REMEMBER:
         if known == (given or "once"):
             return known
-    raise UsageError(f"--remember is {given!r}", field="remember", hint="It is session or always.")
+    raise invalid_value("--remember", given, accepted=("session", "always"))

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import cast, get_args
 
 from ...client.client import Client
-from ...errors import UsageError
+from ...errors import invalid_value
 from ...protocol.audit import AuditKind, AuditLine
 from .. import hub_connection
 from ..moments import parse_moment
@@ -19,7 +19,7 @@ PAGE = 1000
 
 def show(*, kind: str, since: str, limit: int, json: bool) -> int:
     if kind and kind not in KINDS:
-        raise UsageError(f"--kind is {kind!r}", field="kind", hint=f"It must be one of {', '.join(KINDS)}.")
+        raise invalid_value("--kind", kind, accepted=KINDS)
     wanted, earliest = cast("AuditKind | None", kind or None), parse_moment("since", since)
 
     async def work(client: Client) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ...client.client import Client
-from ...errors import UsageError
+from ...errors import UsageError, invalid_value
 from ...hub.rules.rule_choices import rule_from
 from ...ids import short_id
 from ...protocol.request_bodies import Decision
@@ -140,7 +140,7 @@ def revoke(given: str, *, json: bool) -> int:
 def allow_always(given: str, how: str, *, yes: bool, json: bool) -> int:
     """Allow an ask, and whatever is like it from now on."""
     if how not in HOW:
-        raise UsageError(f"--always is {how!r}", field="always", hint=f"It is one of {', '.join(HOW)}.")
+        raise invalid_value("--always", how, accepted=tuple(HOW))
 
     async def work(client: Client) -> int:
         record = await select_ask(client, given, "approve")
@@ -217,7 +217,7 @@ def _expiry(lasts: str) -> float:
         return 0.0
     if found := _SPAN.fullmatch(lasts):
         return time.time() + int(found[1]) * _SECONDS[found[2]]
-    raise UsageError(f"--for is {lasts!r}", field="for", hint="Such as 30m, 12h, 7d or 2w.")
+    raise invalid_value("--for", lasts, hint="Such as 30m, 12h, 7d or 2w.")
 
 
 async def _find(client: Client, given: str) -> RuleView:

@@ -6,7 +6,7 @@ from typing import cast, get_args
 from msgspec.structs import replace
 
 from ...client.client import Client
-from ...errors import UsageError
+from ...errors import invalid_value
 from ...ids import short_id
 from ...protocol.search import SearchHit, SearchKind, SessionHit
 from .. import hub_connection
@@ -35,7 +35,7 @@ def search(
     json: bool,
 ) -> int:
     if kind and kind not in KINDS:
-        raise UsageError(f"--kind is {kind!r}", field="kind", hint=f"It must be one of {', '.join(KINDS)}.")
+        raise invalid_value("--kind", kind, accepted=KINDS)
     earliest, latest = parse_moment("since", since), parse_moment("until", until, end_of_day=True)
 
     async def work(client: Client) -> int:

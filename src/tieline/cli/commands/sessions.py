@@ -20,7 +20,7 @@ from ...client.client import Client
 from ...client.read_turns import COUNTED_S, ReadTurns
 from ...config import Config
 from ...environment import inherited
-from ...errors import UsageError
+from ...errors import UsageError, invalid_value
 from ...events import Done, TurnStarted
 from ...ids import new_id, short_id
 from ...protocol.request_bodies import NewPrompt, NewSession, Pairing
@@ -45,7 +45,7 @@ TITLE = 80
 
 def list_sessions(*, every: bool, agent: str, node: str, status: str, query: str, limit: int | None, json: bool) -> int:
     if status and status not in STATUSES:
-        raise UsageError(f"--status is {status!r}", field="status", hint=f"It must be one of {', '.join(STATUSES)}.")
+        raise invalid_value("--status", status, accepted=STATUSES)
 
     async def work(client: Client) -> int:
         machine = (await hub_connection.find_node(client, node)).id if node else ""

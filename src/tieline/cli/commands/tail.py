@@ -8,7 +8,7 @@ from ...client.client import Client
 from ...client.read_turns import ReadTurns
 from ...config import Config
 from ...environment import inherited
-from ...errors import UsageError
+from ...errors import invalid_value
 from ...protocol.request_bodies import MarkChange
 from ...protocol.stream_frames import AnyHubFrame, DeltaFrame, EventFrame, Ready, SessionFrame
 from ...sessions.records import SessionRecord
@@ -21,7 +21,7 @@ from .session_history import last_events
 
 def tail(given: str, *, follow: bool, number: int, json: bool, at: int | None = None) -> int:
     if number < 0:
-        raise UsageError(f"-n is {number}", field="number", hint="It must not be negative.")
+        raise invalid_value("-n", number, field="number", hint="It must not be negative.")
 
     async def work(client: Client) -> int:
         record = await hub_connection.find_session(client, given)

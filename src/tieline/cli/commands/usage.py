@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import cast, get_args
 
 from ...client.client import Client
-from ...errors import UsageError
+from ...errors import UsageError, invalid_value
 from ...ids import short_id
 from ...protocol.usage import UsageBy, UsageReport, UsageRow, UsageTotals
 from .. import hub_connection
@@ -23,7 +23,7 @@ NUMBERS = ("turns", "time", "input", "cached", "output", "cost")
 
 def show(*, by: str, since: str, until: str, time_zone: str, agent: str, project: str, session: str, json: bool) -> int:
     if by not in KINDS:
-        raise UsageError(f"--by is {by!r}", field="by", hint=f"It must be one of {', '.join(KINDS)}.")
+        raise invalid_value("--by", by, accepted=KINDS)
     earliest = parse_moment("since", since) if since else _days_ago(DEFAULT_DAYS - 1)
     latest = parse_moment("until", until, end_of_day=True)
     if latest and latest <= earliest:

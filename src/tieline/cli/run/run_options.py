@@ -17,7 +17,7 @@ from ...drivers.base import AgentOptions, Attachment, Prompt
 from ...drivers.options import Options, build_spec
 from ...drivers.prestart import send_first_message as greet
 from ...environment import inherited
-from ...errors import UsageError
+from ...errors import UsageError, invalid_value
 from ...policy import CAPABILITIES, Capability, Level, Policy, preset
 from ...processes.spawn import SpawnedProcess
 
@@ -56,12 +56,9 @@ def check_options(request: RunOptions) -> RunOptions:
     for name in ("max_turns", "max_budget_usd", "timeout"):
         value = getattr(request, name)
         if value is not None and not value > 0:
-            flag = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{flag} is {value:g}", field=name, hint="It must be more than zero.")
+            raise invalid_value(f"--{name.replace('_', '-')}", value, hint="It must be more than zero.")
     if request.on_ask and request.on_ask not in ON_ASK:
-        raise UsageError(
-            f"--on-ask is {request.on_ask!r}", field="on_ask", hint=f"It must be one of {', '.join(ON_ASK)}."
-        )
+        raise invalid_value("--on-ask", request.on_ask, accepted=ON_ASK)
     return replace(request, cwd=_directory(request.cwd))
 
 
