@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from .. import paths
 from ..harnesses.attach_consent import CurrentConsent
 from ..hub.http.server import serve_locally
-from ..hub.terminal_door import TerminalDoor
+from ..hub.node_socket_app import NodeSocketApp
 from ..mesh.push import HarnessSession
 from ..node.node_identity import identify
 from ..sessions.attacher import Attacher
@@ -32,6 +32,6 @@ async def open_terminals(manager: SessionManager, env: Mapping[str, str]) -> Asy
         for way in ways:
             way.attacher = Attacher(manager, CurrentConsent(env))
             await stack.enter_async_context(way.open(NoMesh()))
-        door = TerminalDoor(ways, identify(env).name)
-        await stack.enter_async_context(serve_locally(door, paths.socket_file(env)))
+        app = NodeSocketApp(ways, identify(env).name)
+        await stack.enter_async_context(serve_locally(app, paths.socket_file(env)))
         yield

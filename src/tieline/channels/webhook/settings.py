@@ -13,7 +13,7 @@ from ...errors import UsageError
 from .signatures import WINDOW_S, check_secret
 
 MAX_BYTES = 256 * 1024
-"""What the hub's door lets through."""
+"""What the hub's route takes at most."""
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
