@@ -412,11 +412,11 @@ async def test_started_and_greeted_ahead(rig: CodexRig, place: Path) -> None:
     early = prestart("codex", env)
     assert early is not None
     send_first_message(early, "codex", build_spec(Config(), cwd=place, env=env, policy=FULL))
-    assert early.said.count(b"\n") == 3, "the handshake, and what opens the thread"
+    assert early.written_ahead.count(b"\n") == 3, "the handshake, and what opens the thread"
     rig.play([Say("there")])
     async with open_session(Codex(), cwd=place, env=env, policy=FULL) as session:
         assert list(spawn.live().values()) == [early.pid], "the very same one"
-        assert early.said == b"", "nothing is left of it, so nothing was said twice"
+        assert early.written_ahead == b"", "nothing is left of it, so nothing was said twice"
         assert done(await collect(session.turn("go"))).text == "there"
     assert not spawn.live()
 

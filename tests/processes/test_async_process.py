@@ -383,7 +383,7 @@ ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
 async def test_what_was_said_ahead_is_not_said_again(tmp_path: Path) -> None:
     argv = [sys.executable, "-I", "-c", ECHO]
     early = spawn.ahead(argv, cwd=tmp_path, env=ENV)
-    early.say(b"one\ntwo\n")
+    early.write_ahead(b"one\ntwo\n")
     process = Process.start(argv, cwd=tmp_path, env=ENV, words=b"one\ntwo\nthree\n")
     assert process.pid == early.pid
     async with ended(process):
@@ -407,7 +407,7 @@ async def test_an_answer_may_come_before_its_request(tmp_path: Path) -> None:
     argv = [sys.executable, "-I", "-c", f"input(); input(); print('{answer}', flush=True); input()"]
     early = spawn.ahead(argv, cwd=tmp_path, env=ENV)
     words = b'{"id":1,"method":"hi","params":{}}\n{"id":2,"method":"open","params":{}}\n'
-    early.say(words)
+    early.write_ahead(words)
     over = asyncio.Event()
     listener = Deaf()
     listener.notified = lambda method, params: over.set()
@@ -421,7 +421,7 @@ async def test_an_answer_may_come_before_its_request(tmp_path: Path) -> None:
 async def test_one_that_was_told_something_else_is_not_taken(tmp_path: Path) -> None:
     argv = [sys.executable, "-I", "-c", ECHO]
     early = spawn.ahead(argv, cwd=tmp_path, env=ENV)
-    early.say(b"something else\n")
+    early.write_ahead(b"something else\n")
     process = Process.start(argv, cwd=tmp_path, env=ENV, words=b"one\n")
     assert process.pid != early.pid
     assert not process_table.marked({early.mark})
@@ -434,8 +434,8 @@ async def test_one_that_was_told_something_else_is_not_taken(tmp_path: Path) -> 
 async def test_too_much_is_not_said_ahead(tmp_path: Path) -> None:
     argv = [sys.executable, "-I", "-c", ECHO]
     early = spawn.ahead(argv, cwd=tmp_path, env=ENV)
-    early.say(b"x" * (spawn.MAX_SAID + 1))
-    assert early.said == b""
+    early.write_ahead(b"x" * (spawn.MAX_WRITTEN_AHEAD + 1))
+    assert early.written_ahead == b""
     async with ended(Process.start(argv, cwd=tmp_path, env=ENV)) as process:
         assert process.pid == early.pid
 

@@ -242,7 +242,7 @@ async def test_killed_while_a_child_starts(parents: list[Parent], when: str) -> 
     """No moment is unwatched: the reaper is there before the child."""
     body = f"""
 from tieline.processes import spawn as module
-given = module._give
+given = module._send_request
 def give(control, order, pipes):
     print("started", flush=True)
     if {when!r} == "in the middle of it":
@@ -250,7 +250,7 @@ def give(control, order, pipes):
     if {when!r} == "after it":
         given(control, order, pipes)
     time.sleep(300)
-module._give = give
+module._send_request = give
 start(STUBBORN, {MARKER!r})
 """
     parent = Parent(body)
@@ -343,7 +343,7 @@ def alive(pid: int) -> bool:
 
 def test_nothing_is_said_about_the_guard_at_the_end() -> None:
     """It is there until we are gone: that is its purpose, and no leak."""
-    code = "from tieline.processes.guard_client import tell; tell('+0 none\\n-none\\n')"
+    code = "from tieline.processes.guard_client import send; send('+0 none\\n-none\\n')"
     ended = subprocess.run(
         [sys.executable, "-X", "dev", "-c", code], env={"PYTHONPATH": str(ROOT)}, capture_output=True, timeout=60
     )

@@ -34,11 +34,11 @@ def test_why_nothing_was_started_is_told_also_by_a_reaper_that_is_quick(monkeypa
         control.reaper = socket.socket(fileno=reaper.detach())
         return control, socket.socket(fileno=os.dup(control.reaper.fileno()))
 
-    def tell(line: str, descriptor: int) -> None:
+    def send(line: str, descriptor: int) -> None:
         pass
 
     monkeypatch.setattr(_socket, "socketpair", pair)
-    monkeypatch.setattr(spawn.guard_client, "tell", tell)
+    monkeypatch.setattr(spawn.guard_client, "send", send)
     with pytest.raises(PermissionError) as refused:
         Process.start(["/bin/true"], cwd="/", env={})
     assert refused.value.filename == "/bin/true"

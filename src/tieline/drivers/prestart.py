@@ -30,7 +30,7 @@ def prestart(agent: str, env: Mapping[str, str], *, trusted: bool = False) -> "s
             how = import_module(module)
             argv, own = how.launch_command(env, **(getattr(how, "TRUSTED", {}) if trusted else {}))
             early = spawn.ahead(argv, cwd=how.CWD, env=own)
-            early.say(getattr(how, "HANDSHAKE", b""))
+            early.write_ahead(getattr(how, "HANDSHAKE", b""))
             return early
     return None
 
@@ -39,4 +39,4 @@ def send_first_message(early: "spawn.SpawnedProcess", agent: str, spec: "Spec") 
     """Open the conversation, as the driver will, while the rest is imported."""
     if module := FIRST_MESSAGE_MODULES.get(agent):
         words: bytes = import_module(module).prestart_input(spec)
-        early.say(words.removeprefix(early.said))
+        early.write_ahead(words.removeprefix(early.written_ahead))

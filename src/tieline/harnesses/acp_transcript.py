@@ -32,7 +32,7 @@ from ..sessions.attached_session import UNFINISHED
 from ..wire.json_object import JsonDict
 from .transcript_file import TranscriptCursor, TranscriptLine
 
-Said = tuple[Literal["agent_thought_chunk", "agent_message_chunk"], str]
+ModelText = tuple[Literal["agent_thought_chunk", "agent_message_chunk"], str]
 """A thought or a text of the model, as a kind of update."""
 TellAfter = list[tuple[Event, str]]
 """Events, each with the cursor from which a reader can go on when it is written, or none."""
@@ -120,10 +120,10 @@ class AcpTranscriptEvents:
     def _init(self, model: str) -> list[Event]:
         return [Init(self.harness, self.native_id, self._cwd, model)] if model else []
 
-    def _say(self, id: str, said: list[Said]) -> list[Event]:
+    def _text_events(self, id: str, texts: list[ModelText]) -> list[Event]:
         """Under ids that are the same whenever the message is read."""
         events: list[Event] = []
-        for number, (kind, text) in enumerate(said):
+        for number, (kind, text) in enumerate(texts):
             item = f"{id}-{number}"
             self._normaliser.feed({"sessionUpdate": kind, "content": {"type": "text", "text": text}, "messageId": item})
             self._normaliser.end()

@@ -17,7 +17,7 @@ from ..events import Error, Event, Outcome, Status
 from ..sessions.attached_session import SAID
 from ..wire.json_lines import decode_line
 from ..wire.json_object import JsonDict
-from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in, time_of, tokens_of
+from .acp_transcript import AcpTranscriptEvents, ModelText, TellAfter, fields_in, members, text_in, time_of, tokens_of
 from .transcript_file import TranscriptCursor, TranscriptFile, TranscriptLine, first_line
 
 HARNESS = "copilot"
@@ -163,12 +163,12 @@ class CopilotEvents(AcpTranscriptEvents):
         return [*ended, *self._with_cursor(self._begin(prompt, line.message, line.id), line)]
 
     def _feed_model(self, id: str, told: JsonDict) -> list[Event]:
-        said: list[Said] = []
+        texts: list[ModelText] = []
         if thought := text_in(told, "reasoningText").strip():
-            said.append(("agent_thought_chunk", thought))
+            texts.append(("agent_thought_chunk", thought))
         if text := text_in(told, "content").strip():
-            said.append(("agent_message_chunk", text))
-        events = [*self._init(text_in(told, "model")), *self._say(id, said)]
+            texts.append(("agent_message_chunk", text))
+        events = [*self._init(text_in(told, "model")), *self._text_events(id, texts)]
         calls = members(told.get("toolRequests"))
         self._calls_more = bool(calls)
         for call in calls:

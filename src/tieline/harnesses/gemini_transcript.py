@@ -20,7 +20,7 @@ from ..mesh.framing import NOTICE
 from ..sessions.attached_session import SAID
 from ..wire.json_lines import decode_line
 from ..wire.json_object import JsonDict
-from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in, time_of, tokens_of
+from .acp_transcript import AcpTranscriptEvents, ModelText, TellAfter, fields_in, members, text_in, time_of, tokens_of
 from .transcript_file import TranscriptCursor, TranscriptFile, TranscriptLine, first_line
 
 HARNESS = "gemini"
@@ -115,7 +115,7 @@ class GeminiEvents(AcpTranscriptEvents):
             case "gemini":
                 events: list[Event] = []
                 if self.turn is None:
-                    if not _said(message):  # more of a message whose turn is over
+                    if not _model_texts(message):  # more of a message whose turn is over
                         return []
                     events += self._begin("", message, line.id)
                 return self._with_cursor([*events, *self._feed_model(message)], line)
@@ -171,9 +171,9 @@ class GeminiEvents(AcpTranscriptEvents):
         if isinstance(used := message.get("tokens"), dict):
             used = cast("JsonDict", used)
             self._spent[id] = tokens_of(used, input="input", output="output", cached="cached", thoughts="thoughts")
-        if id not in self._told and (said := _said(message)):
+        if id not in self._told and (texts := _model_texts(message)):
             self._told.add(id)
-            events += self._say(id, said)
+            events += self._text_events(id, texts)
         for call in members(message.get("toolCalls")):
             self._answered = False
             events += self._feed_call(call)
@@ -217,16 +217,16 @@ def _call_id(name: str, digest: str, number: int) -> str:
     return f"{name}{PRESET.name_separator}{digest}-{number}"
 
 
-def _said(message: JsonDict) -> list[Said]:
+def _model_texts(message: JsonDict) -> list[ModelText]:
     """The thoughts and the text of a message."""
-    said: list[Said] = []
+    texts: list[ModelText] = []
     for thought in members(message.get("thoughts")):
         heading = f"**{subject}**" if (subject := text_in(thought, "subject")) else ""
         if text := "\n".join(filter(None, (heading, text_in(thought, "description")))):
-            said.append(("agent_thought_chunk", text))
+            texts.append(("agent_thought_chunk", text))
     if text := _words(message):
-        said.append(("agent_message_chunk", text))
-    return said
+        texts.append(("agent_message_chunk", text))
+    return texts
 
 
 def _words(message: JsonDict) -> str:

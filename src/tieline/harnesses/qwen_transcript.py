@@ -16,7 +16,7 @@ from ..events import Error, Event, Outcome, Status
 from ..sessions.attached_session import SAID
 from ..wire.json_lines import decode_line
 from ..wire.json_object import JsonDict
-from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in, time_of, tokens_of
+from .acp_transcript import AcpTranscriptEvents, ModelText, TellAfter, fields_in, members, text_in, time_of, tokens_of
 from .transcript_file import TranscriptCursor, TranscriptFile, TranscriptLine
 
 HARNESS = "qwen"
@@ -152,12 +152,12 @@ class QwenEvents(AcpTranscriptEvents):
                 cached="cachedContentTokenCount",
                 thoughts="thoughtsTokenCount",
             )
-        said: list[Said] = []
+        texts: list[ModelText] = []
         parts = members(fields_in(message, "message").get("parts"))
         for part in parts:
             if text := text_in(part, "text").strip():
-                said.append(("agent_thought_chunk" if part.get("thought") else "agent_message_chunk", text))
-        events += self._say(id, said)
+                texts.append(("agent_thought_chunk" if part.get("thought") else "agent_message_chunk", text))
+        events += self._text_events(id, texts)
         self._answered, self._whole = self._answered and self._whole, False
         if self._answered:  # a model that failed was asked again
             self._problem = ""

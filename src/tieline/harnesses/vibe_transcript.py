@@ -10,7 +10,7 @@ from ..drivers.acp_presets import PRESETS
 from ..events import Error, Event, Outcome, Status
 from ..sessions.attached_session import SAID
 from ..wire.json_object import JsonDict
-from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in, tokens_of
+from .acp_transcript import AcpTranscriptEvents, ModelText, TellAfter, fields_in, members, text_in, tokens_of
 from .transcript_file import TranscriptCursor, TranscriptLine
 from .vibe_record import content_text
 
@@ -117,8 +117,8 @@ class VibeEvents(AcpTranscriptEvents):
                 return []
             self._answered = False
             return [Status(SAID, text)]
-        said: Said = ("agent_thought_chunk" if told.get("type") == "reasoning" else "agent_message_chunk", text)
-        return self._say(id, [said]) if text.strip() else []
+        said: ModelText = ("agent_thought_chunk" if told.get("type") == "reasoning" else "agent_message_chunk", text)
+        return self._text_events(id, [said]) if text.strip() else []
 
     def _feed_call(self, told: JsonDict) -> list[Event]:
         id, state, events = text_in(told, "id"), fields_in(told, "state"), list[Event]()

@@ -174,7 +174,7 @@ class Process:
         """Raises ConnectionError (BrokenPipeError …) when it is gone, TimeoutError when it does not read."""
         if self._stdin is None or self._stdin.is_closing():
             raise BrokenPipeError("the process has ended")
-        data = self._launched.unsaid(data)
+        data = self._launched.not_written_yet(data)
         if not data:
             return
         self._stdin.write(data)

@@ -12,7 +12,7 @@ from . import guard
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
 CODE = "import sys; sys.path.insert(0, sys.argv[1]); from tieline.processes.guard import main; main(int(sys.argv[2]))"
-TELL_S = 30.0
+SEND_S = 30.0
 """For the guard to take what it is told."""
 
 
@@ -36,11 +36,11 @@ class GuardClient:
         self.input = input
         self._over = False
 
-    def tell(self, line: str, descriptor: int | None) -> bool:
+    def send(self, line: str, descriptor: int | None) -> bool:
         rights = [] if descriptor is None else [_rights(descriptor)]
         input = _socket.socket(fileno=self.input)
         try:
-            input.settimeout(TELL_S)
+            input.settimeout(SEND_S)
             input.sendmsg([line.encode()], rights)
         except (BrokenPipeError, ConnectionResetError):
             return False
@@ -67,7 +67,7 @@ class GuardClient:
             os.close(self.input)
 
 
-def tell(line: str, descriptor: int | None = None) -> None:
+def send(line: str, descriptor: int | None = None) -> None:
     """Raises OSError when no guard can be started."""
     global _guard, _lost
     with _lock:
@@ -78,8 +78,8 @@ def tell(line: str, descriptor: int | None = None) -> None:
                     _guard.disown()
                 _guard = _start()
                 if words := known():
-                    _guard.tell(words, None)
-            if _guard.tell(line, descriptor):
+                    _guard.send(words, None)
+            if _guard.send(line, descriptor):
                 return
 
 

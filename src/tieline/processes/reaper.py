@@ -25,10 +25,10 @@ ROUNDS = 50
 
 User = tuple[bytes, int, int]
 """Name, user's number, group's number."""
-Order = tuple[list[bytes], dict[bytes, bytes], bytes, User | None]
+SpawnRequest = tuple[list[bytes], dict[bytes, bytes], bytes, User | None]
 """Arguments, environment, directory, and the user if it is not ours."""
 HEAD = 8
-"""Bytes that say how long the order is."""
+"""Bytes that say how long the request is."""
 PIPES = 3
 
 
@@ -40,11 +40,11 @@ def serve(control: "_socket.socket", watched: list[int]) -> None:
     os.set_blocking(reading, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    order, pipes = _order(control)
-    if not order or len(pipes) != PIPES:  # whoever gave it is gone
+    request, pipes = _receive_request(control)
+    if not request or len(pipes) != PIPES:  # whoever sent it is gone
         return
     try:
-        agent = _start(pipes, *order)
+        agent = _start(pipes, *request)
     except OSError as error:
         with suppress(OSError):
             control.send(f"!{error.errno} {error.filename}\n".encode())
@@ -59,7 +59,7 @@ def serve(control: "_socket.socket", watched: list[int]) -> None:
     _end(agent)
 
 
-def _order(control: "_socket.socket") -> "tuple[Order | None, list[int]]":
+def _receive_request(control: "_socket.socket") -> "tuple[SpawnRequest | None, list[int]]":
     """With the agent's three streams."""
     data, ancillary, _, _ = control.recvmsg(65536, _socket.CMSG_SPACE(PIPES * 4))
     pipes = descriptors(ancillary)
@@ -143,7 +143,7 @@ def _drop(pipes: list[int], name: bytes, uid: int, gid: int) -> None:
 
 
 def _watch(agent: int, control: "_socket.socket", wake: int, watched: list[int]) -> None:
-    """Until whoever gave the order is gone, or has no more use for the agent."""
+    """Until whoever sent the request is gone, or has no more use for the agent."""
     poller = select.poll()
     for descriptor in (control.fileno(), wake, *watched):
         poller.register(descriptor, select.POLLIN)

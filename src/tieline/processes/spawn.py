@@ -16,8 +16,8 @@ from contextvars import ContextVar
 from . import guard_client, process_table, reaper
 from .child import AnyChild, Reaped, Spawned
 
-MAX_SAID = 32 * 1024
-"""Bytes said ahead: a pipe takes them at once, whether or not anybody reads yet."""
+MAX_WRITTEN_AHEAD = 32 * 1024
+"""Bytes written ahead: a pipe takes them at once, whether or not anybody reads yet."""
 
 
 started: ContextVar[list[str] | None] = ContextVar("started", default=None)
@@ -31,23 +31,23 @@ class SpawnedProcess:
         self.child = child
         self.mark = mark
         self.pid = child.pid
-        self.said = b""
+        self.written_ahead = b""
 
-    def say(self, words: bytes) -> None:
-        """Tell it what it will be told first, before there is an event loop to do so."""
-        if len(self.said) + len(words) <= MAX_SAID:
+    def write_ahead(self, data: bytes) -> None:
+        """Write what it will read first, before there is an event loop to do so."""
+        if len(self.written_ahead) + len(data) <= MAX_WRITTEN_AHEAD:
             with suppress(OSError):  # it is gone: whoever takes it will see
-                self.child.stdin.write(words)
-                self.said += words
+                self.child.stdin.write(data)
+                self.written_ahead += data
 
-    def unsaid(self, words: bytes) -> bytes:
-        """What of these, its next words, was not said ahead. `launch` saw to it that the beginning is the same."""
-        if not self.said:
-            return words
-        both = min(len(self.said), len(words))
-        assert self.said[:both] == words[:both], "it was told something else ahead"
-        self.said = self.said[both:]
-        return words[both:]
+    def not_written_yet(self, data: bytes) -> bytes:
+        """What of its next input was not written ahead. `launch` saw to it that the beginning is the same."""
+        if not self.written_ahead:
+            return data
+        both = min(len(self.written_ahead), len(data))
+        assert self.written_ahead[:both] == data[:both], "something else was written ahead"
+        self.written_ahead = self.written_ahead[both:]
+        return data[both:]
 
     def signal(self, number: int) -> bool:
         """Signal the whole group and every descendant. Whether there was anyone."""
@@ -66,7 +66,7 @@ class SpawnedProcess:
         _live.pop(self.mark, None)
         self.child.close()
         if isinstance(self.child, Spawned):
-            guard_client.tell(f"-{self.mark}\n")
+            guard_client.send(f"-{self.mark}\n")
 
 
 def spawn(
@@ -75,7 +75,7 @@ def spawn(
     """Start it, unless it was started ahead and told nothing but the beginning of `words`, which it will be told
     first. Raises OSError as Popen does, and ValueError for an argument with a null byte."""
     if _ahead and (early := _ahead.pop(_key(argv, cwd, env), None)):
-        if words.startswith(early.said):
+        if words.startswith(early.written_ahead):
             return early
         _discard(early)
     mark = os.urandom(8).hex()
@@ -97,7 +97,7 @@ START_S = 30.0
 
 
 def _reaped(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str], mark: str, user: str) -> Reaped:
-    order = marshal.dumps(
+    request = marshal.dumps(
         (
             [os.fsencode(word) for word in argv],
             {os.fsencode(name): os.fsencode(value) for name, value in env.items()},
@@ -114,14 +114,14 @@ def _reaped(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, 
         pipes: list[int] = []
         try:
             control.settimeout(START_S)
-            guard_client.tell(f"*{mark}\n", theirs.fileno())
+            guard_client.send(f"*{mark}\n", theirs.fileno())
             theirs.close()
             for outwards in (False, True, True):
                 ends = os.pipe()
                 inner.append(ends[outwards])
                 pipes.append(ends[not outwards])
             with suppress(BrokenPipeError, ConnectionResetError):
-                _give(control, order, inner)
+                _send_request(control, request, inner)
                 reply = control.recv(256)
         except BaseException:
             reply = b""
@@ -154,8 +154,8 @@ def _account(name: str) -> reaper.User:
     return os.fsencode(name), found.pw_uid, found.pw_gid
 
 
-def _give(control: "_socket.socket", order: bytes, pipes: list[int]) -> None:
-    data = memoryview(len(order).to_bytes(reaper.HEAD, "big") + order)
+def _send_request(control: "_socket.socket", request: bytes, pipes: list[int]) -> None:
+    data = memoryview(len(request).to_bytes(reaper.HEAD, "big") + request)
     rights = b"".join(pipe.to_bytes(4, sys.byteorder) for pipe in pipes)
     sent = control.sendmsg([data[:65536]], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
     if rest := data[sent:]:  # to send nothing fails when the answer is there already, and nobody listens any more
@@ -165,16 +165,16 @@ def _give(control: "_socket.socket", order: bytes, pipes: list[int]) -> None:
 def _spawned(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str], mark: str) -> Spawned:
     import subprocess
 
-    guard_client.tell(f"+0 {mark}\n")  # before there is a child: we may be killed between its start and the next line
+    guard_client.send(f"+0 {mark}\n")  # before there is a child: we may be killed between its start and the next line
     pipe = subprocess.PIPE
     try:
         popen = subprocess.Popen(
             list(argv), cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, bufsize=0
         )
     except BaseException:
-        guard_client.tell(f"-{mark}\n")
+        guard_client.send(f"-{mark}\n")
         raise
-    guard_client.tell(f"+{popen.pid} {mark}\n")
+    guard_client.send(f"+{popen.pid} {mark}\n")
     return Spawned(popen)
 
 

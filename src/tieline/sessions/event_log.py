@@ -111,8 +111,8 @@ class EventLog:
         joint = _Joint()
         entries = _entries(self._bus, session, after=after, follow=True)
         pumps = {
-            asyncio.create_task(joint.hear(self._bus.listen(deltas_subject(session)))),
-            asyncio.create_task(joint.pump(entries)),
+            asyncio.create_task(joint.pump_deltas(self._bus.listen(deltas_subject(session)))),
+            asyncio.create_task(joint.pump_entries(entries)),
         }
         try:
             async with aclosing(joint.entries(pumps)) as joined:
@@ -166,13 +166,13 @@ class _Joint:
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
 
-    async def hear(self, announcements: AsyncGenerator[Announcement, None]) -> None:
+    async def pump_deltas(self, announcements: AsyncGenerator[Announcement, None]) -> None:
         async with aclosing(announcements):
             async for announcement in announcements:
                 self._deltas.append((next(self._tickets), LogEntry(decode(announcement.data))))
                 self._changed.set()
 
-    async def pump(self, entries: AsyncGenerator[LogEntry, None]) -> None:
+    async def pump_entries(self, entries: AsyncGenerator[LogEntry, None]) -> None:
         async with aclosing(entries):
             async for entry in entries:
                 self._durable.append((next(self._tickets), entry))

@@ -19,10 +19,10 @@ from tieline.events import (
 
 def lines(*events: AnyEvent, joined: bool = False) -> list[str]:
     turn = LiveTurn()
-    turn.hear(TurnStarted("", id="p1"))
+    turn.apply(TurnStarted("", id="p1"))
     turn.joined = joined
     for event in events:
-        turn.hear(event)
+        turn.apply(event)
     return [line.plain for line in turn.lines(80)]
 
 

@@ -61,10 +61,10 @@ class AskDecider:
         record = self._panel.record
         if record is None or not self._panel.seen or self.reading:
             return
-        if decision == "allow" and record.ask.at_terminal and not self._panel.whole:
+        if decision == "allow" and record.ask.at_terminal and not self._panel.fully_visible:
             self._read_whole(record, "", None)
         elif decision == "allow" and record.ask.kind == "question" and not record.ask.at_terminal:
-            if self._panel.whole:
+            if self._panel.fully_visible:
                 self._fill("/answer ")
             else:
                 self._read_whole(record, "answers", None)
@@ -91,7 +91,7 @@ class AskDecider:
         if decision.decision == "allow":
             if record.ask.kind == "question":
                 raise UsageError("a question needs an answer", field="ask", hint="Type /answer NUMBER or WORDS.")
-            if not self._panel.whole:
+            if not self._panel.fully_visible:
                 lasting = event_text.scope_text(record.ask, decision.remember) if decision.remember != "once" else ""
                 self._read_whole(record, f"allows {lasting}".strip(), decision)
                 return

@@ -78,13 +78,13 @@ class AskPanel(Vertical):
         return time.monotonic() - self._seen_from >= SEEN_S
 
     @property
-    def whole(self) -> bool:
+    def fully_visible(self) -> bool:
         """All of it is on the screen."""
         return self._scrolled.max_scroll_y == 0
 
     def _show_keys(self) -> None:
         if self.record is not None:
-            self._keys.update(ask_keys(self.record, self._others, whole=self.whole))
+            self._keys.update(ask_keys(self.record, self._others, whole=self.fully_visible))
 
 
 class AskScreen(ModalScreen[Literal["allow", "deny", ""]]):

@@ -58,8 +58,8 @@ class HubApp(App[None]):
         """Who asks, and in which directory."""
 
     @abstractmethod
-    def say(self, text: str, *, problem: bool = False) -> None:
-        """Tells the person, in one line."""
+    def show_message(self, text: str, *, problem: bool = False) -> None:
+        """In one line."""
 
     def told_decision(self, record: AskRecord, decision: Decision) -> str:
         """In words, what became of a decision; nothing where the screen shows it anyway."""
@@ -122,11 +122,11 @@ class HubApp(App[None]):
                 self.refuse(typed, error)
             else:
                 if told:
-                    self.say(told)
+                    self.show_message(told)
 
     def refuse(self, typed: str, error: TielineError) -> None:
         """Says why; what was typed comes back to be corrected, unless something else is being typed."""
-        self.say(f"{error.message}. {error.hint}".strip(), problem=True)
+        self.show_message(f"{error.message}. {error.hint}".strip(), problem=True)
         if typed and not self._line.text:
             self.fill_line(typed)
 

@@ -35,7 +35,7 @@ class LiveStep:
     key: str = ""
     text: str = ""
     status: str = ""  # of a tool: how it ended
-    whole: bool = False
+    complete: bool = False
 
 
 class LiveTurn:
@@ -44,7 +44,7 @@ class LiveTurn:
         self.joined = False  # in the middle: the words that are being said began before
         self._steps: list[LiveStep] = []
 
-    def hear(self, event: AnyEvent) -> None:
+    def apply(self, event: AnyEvent) -> None:
         match event:
             case TurnStarted(id=prompt):
                 self.prompt = prompt
@@ -55,14 +55,14 @@ class LiveTurn:
                 step.text = (step.text + text)[-MAX_WORDS:]
             case Text(text=text, item=item, parent="") | Thinking(text=text, item=item, parent=""):
                 step = self._open("text" if isinstance(event, Text) else "thinking", item)
-                step.text, step.whole = text[-MAX_WORDS:], True
+                step.text, step.complete = text[-MAX_WORDS:], True
             case ToolUse(id=id, name=name, action=action, input=input, parent=""):
                 row = event_text.action_row(action, name, arguments=input)
                 step = self._open("tool", id)
                 step.text = f"{row.icon} {row.verb} {row.target}" if row.verb else f"{row.icon} {row.target}"
             case ToolResult(id=id, status=status, parent=""):
                 step = self._open("tool", id)
-                step.status, step.whole = status, True
+                step.status, step.complete = status, True
             case Answer(by=by, via=via) if by != "policy":
                 here = via.startswith(f"pid {os.getpid()} ")
                 self._note(event_text.decision_text(replace(event, via="") if here else event))
@@ -89,7 +89,7 @@ class LiveTurn:
     def _open(self, kind: str, key: str) -> LiveStep:
         """The step that goes on, or a new one."""
         for step in reversed(self._steps):
-            if (step.kind, step.key) == (kind, key) and not step.whole:
+            if (step.kind, step.key) == (kind, key) and not step.complete:
                 return step
         step = LiveStep(kind, key, "… " if self.joined and kind == "text" else "")
         self.joined = False
@@ -98,7 +98,7 @@ class LiveTurn:
         return step
 
     def _note(self, text: str) -> None:
-        self._steps.append(LiveStep("note", text=text, whole=True))
+        self._steps.append(LiveStep("note", text=text, complete=True))
 
 
 def _step_line(step: LiveStep, width: int) -> StyledText:

@@ -134,7 +134,7 @@ class TeamApp(HubApp):
                 if child not in self._speaking.values():
                     child.remove()
 
-    def say(self, text: str, *, problem: bool = False) -> None:
+    def show_message(self, text: str, *, problem: bool = False) -> None:
         self._add(ConversationNote(one_line(text, 600), problem=problem))
 
     def action_scroll(self, direction: int) -> None:
@@ -183,12 +183,12 @@ class TeamApp(HubApp):
         elif note := event_note(entry):
             if begun is not None:
                 begun.show_words(SpokenWords(begun.speaker, ""), entry.at, markdown=False)
-            self.say(note, problem=failed(entry))
+            self.show_message(note, problem=failed(entry))
         elif isinstance(entry, p.TeamEnded):
-            self.say(f"ended: {one_line(entry.reason, 400)}")
+            self.show_message(f"ended: {one_line(entry.reason, 400)}")
 
     def session_event(self, session: str, event: AnyEvent) -> None:
-        self._turns.setdefault(session, LiveTurn()).hear(event)
+        self._turns.setdefault(session, LiveTurn()).apply(event)
         self._changed = True
 
     def turn_joined(self, session: str) -> None:
@@ -207,9 +207,9 @@ class TeamApp(HubApp):
 
     def connection_changed(self, problem: str) -> None:
         if problem and not self._away:
-            self.say("the hub is away; what it says is shown when it is back", problem=True)
+            self.show_message("the hub is away; what it says is shown when it is back", problem=True)
         elif self._away and not problem:
-            self.say("the hub is back")
+            self.show_message("the hub is back")
         self._away = problem
         self._changed = True
 

@@ -216,7 +216,7 @@ class TopApp(HubApp):
         if (asks[0].id if asks else "") != (shown.id if shown else "") or len(asks) > 1:
             self._decider.show(asks[0] if asks else None, max(0, len(asks) - 1))
 
-    def say(self, text: str, *, problem: bool = False) -> None:
+    def show_message(self, text: str, *, problem: bool = False) -> None:
         style = "red" if problem else "dim"
         self._note = Text(one_line(text, 600), style, no_wrap=True, overflow="ellipsis")
         self._changed = True
@@ -264,13 +264,13 @@ class TopApp(HubApp):
                 async for frame in frames:
                     if isinstance(frame, Ready) and (not caught_up or frame.state != "ok"):
                         for earlier in await last_events(self._client, session, HISTORY, upto=frame.cursor):
-                            turn.hear(earlier.event)
+                            turn.apply(earlier.event)
                         turn.joined, caught_up = True, True
                     elif isinstance(frame, EventFrame | DeltaFrame) and frame.session == session:
-                        turn.hear(frame.event)
+                        turn.apply(frame.event)
                     self._changed = True
         except (HubError, TielineError) as error:
-            self.say(error.message, problem=True)
+            self.show_message(error.message, problem=True)
 
     # --- what the person does --------------------------------------------------------------------------
 
@@ -341,7 +341,7 @@ class TopApp(HubApp):
             self._choose(found)
             self._refresh()
         else:
-            self.say("nothing waits for a decision")
+            self.show_message("nothing waits for a decision")
 
     def fill_line(self, text: str) -> None:
         self.screen.add_class("-typing")
@@ -393,7 +393,7 @@ class TopApp(HubApp):
                 self.queue("", partial(self._abort, record.id))
             else:
                 self._abort_until = now + AGAIN_S
-                self.say(f"x once more interrupts {record.agent}")
+                self.show_message(f"x once more interrupts {record.agent}")
         except UsageError as error:
             self.refuse("", error)
 

@@ -8,7 +8,7 @@ from .. import completion
 from ..help import HelpCommand
 from .options import SESSIONS_PANEL, Json
 
-Asked = Annotated[
+AskId = Annotated[
     str,
     typer.Argument(
         metavar="ASK",
@@ -20,7 +20,7 @@ Asked = Annotated[
 
 
 def approve(
-    ask: Asked = "",
+    ask: AskId = "",
     remember: Annotated[
         str, typer.Option(metavar="HOW", help="Remember it for: session or always, where the agent offers it.")
     ] = "",
@@ -46,7 +46,7 @@ def approve(
 
 
 def deny(
-    ask: Asked = "",
+    ask: AskId = "",
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; the agent is told.")] = "",
     remember: Annotated[str, typer.Option(metavar="HOW", help="Remember it for: session or always.")] = "",
     json: Json = False,

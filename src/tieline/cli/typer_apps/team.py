@@ -8,7 +8,7 @@ from ..help import add_family
 from .options import SESSIONS_PANEL, Json
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The team file.", show_default=False)]
-Plain = Annotated[bool, typer.Option("--plain", help="Print line by line, also on a terminal.")]
+PlainOutput = Annotated[bool, typer.Option("--plain", help="Print line by line, also on a terminal.")]
 As = Annotated[str, typer.Option("--as", metavar="NAME", help="The person of the team you speak as.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The conversation, or a part of its id.", show_default=False)]
 
@@ -58,7 +58,7 @@ def team_run(
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Start it and return; it goes on at the hub.")] = False,
     speaker: As = "",
-    plain: Plain = False,
+    plain: PlainOutput = False,
     json: Json = False,
 ) -> None:
     """Give a team its task and follow the conversation; people of the team answer here."""
@@ -80,7 +80,7 @@ def team_show(
     id: Id,
     follow: Annotated[bool, typer.Option("--follow", help="Keep following it, and take part.")] = False,
     speaker: As = "",
-    plain: Plain = False,
+    plain: PlainOutput = False,
     json: Json = False,
 ) -> None:
     """Show a conversation: what was said, who speaks, who is next, what it cost."""

@@ -112,26 +112,26 @@ class StaticFiles:
 
 
 def routes(hub: "Hub") -> list[Any]:
-    shelf = StaticFiles()
+    files = StaticFiles()
 
     @get(*PAGE_PATHS, *PAGE_PATH_TEMPLATES, spec=None)
     async def page(request: Request) -> Response:
-        return shelf.page(request)
+        return files.page(request)
 
     @get("/sw.js", "/manifest.webmanifest", spec=None)
     async def shell(request: Request) -> Response:
-        return shelf.file(request, request.scope["path"])
+        return files.file(request, request.scope["path"])
 
     @get("/favicon.ico", spec=None)
     async def favicon(request: Request) -> Response:
-        return shelf.file(request, "/icons/icon.svg")
+        return files.file(request, "/icons/icon.svg")
 
     @get("/assets/{name}", spec=None)
     async def asset(request: Request, name: str) -> Response:
-        return shelf.file(request, f"/assets/{name}")
+        return files.file(request, f"/assets/{name}")
 
     @get("/icons/{name}", spec=None)
     async def icon(request: Request, name: str) -> Response:
-        return shelf.file(request, f"/icons/{name}")
+        return files.file(request, f"/icons/{name}")
 
     return [page, shell, favicon, asset, icon]
