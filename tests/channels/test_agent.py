@@ -22,7 +22,7 @@ from tieline.channels.base import ChannelContext, SessionNodeOffline, SessionReq
 from tieline.config import Config
 from tieline.drivers.base import Prompt
 from tieline.drivers.scripted import Scripted
-from tieline.envelopes import AttachmentRef, Budget, Envelope, Limits, Payload, Unanswered
+from tieline.envelopes import AttachmentRef, Budget, Envelope, Limits, Payload, Refused, Unanswered
 from tieline.errors import BusUnavailable, UsageError
 from tieline.events import Read, Text, ToolResult, ToolUse
 from tieline.policy import PRESETS
@@ -89,6 +89,18 @@ async def setting(
         reached = sessions(hub)
         await relaying.register(create("agents", own, ChannelContext(sessions=reached)))
         yield Setting(bus, relaying, router, reached, told, stalled)
+
+
+@pytest.mark.parametrize("subject", ["relay.program2.shop.bob", "relay.agents.shop.bob", "relay.webhook.shop.bob"])
+async def test_it_takes_addresses_of_agents_only(subject: str, tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Say("the answer")]) as here:
+        with pytest.raises(Refused) as refused:
+            await here.relay.send(subject, "the question", sender=ME)
+        assert refused.value.reason == "no_endpoint"
+        read = await here.relay.send("relay.user.shop.bob", "the question", sender=ME)
+        assert states(await here.relay.status(read.id)) == ["accepted", "stored"], "it waits in a person's inbox"
+        assert (await within(here.relay.ask(BOB, "the question", sender=ME, timeout=60))).payload.text == "the answer"
+        assert len(here.told) == 1
 
 
 async def test_a_message_is_a_prompt_and_its_turn_the_answer(url: str, tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ async def test_a_message_to_a_real_agent(agent: str, tmp_path: Path) -> None:
         assert '"What is the answer?"' in heard, "the prompt is not the content alone"
     assert "<relay_context>" in heard
     assert f"From: {ME}" in heard
-    assert agent == "shell" or "Here they sell teapots." in heard, "the project's own instructions"
-    assert PRESETS.get(agent, "") in heard, "the agent's own instruction"
+    assert ("Here they sell teapots." in heard) is (agent != "shell"), "the project's own instructions"
+    brought = {name for name, beginning in PRESETS.items() if beginning in heard}
+    assert brought == {agent} & PRESETS.keys(), "the agent's own instruction, and none of another's"
     assert receipt.id in heard

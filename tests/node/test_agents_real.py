@@ -69,4 +69,4 @@ async def test_claude_code_is_ready_with_credentials(tmp_path: Path) -> None:
         async with agents(Config(agents={"claude-code": {}}, default_agent="claude-code", environ=env | more)) as found:
             view = (await look(found))["claude-code"]
             assert view.found and view.ready is ready
-            assert ready or "Not signed in" in view.hint
+            assert ("Not signed in" in view.hint) is not ready

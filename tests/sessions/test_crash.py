@@ -12,7 +12,7 @@ from tests.bus.conftest import address
 from tests.sessions.owner import Setting, config
 
 from tieline.bus import open_bus
-from tieline.events import Answer, Event, Text, TurnStarted
+from tieline.events import Answer, Event, Text, ToolResult, ToolUse, TurnStarted
 from tieline.policy import Policy
 from tieline.script import Reply, Run, Say, Stall
 from tieline.sessions.manager import SessionManager
@@ -122,6 +122,10 @@ async def test_killed_in_the_middle(
         assert started == [f"prompt {number}" for number in range(1, prompts + 1)], "in order, each once"
         assert [event.text for event in turns[1] if isinstance(event, Text)] == ["after the restart"]
         assert not router.asks.pending()
+        if moment[-1] == "tool_use":
+            use, result = [event for event in turns[0] if isinstance(event, ToolUse | ToolResult)]
+            assert isinstance(use, ToolUse), "it was in the log before there was a result"
+            assert isinstance(result, ToolResult) and (result.id, result.status) == (use.id, "error"), "the restart's"
         if moment[-1] == "ask":
             (answer,) = [event for event in turns[0] if isinstance(event, Answer)]
             assert (answer.decision, answer.by) == ("deny", "restart")
