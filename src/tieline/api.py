@@ -50,7 +50,7 @@ def open_session(
     if not isinstance(agent, str):
         if not hasattr(cast("object", agent), "features"):
             hint = 'Give a name, such as "codex", or a driver.'
-            raise UsageError(f"the agent is of type {type(agent).__name__}", field="agent", hint=hint)
+            raise UsageError(f"invalid agent of type {type(agent).__name__}", field="agent", hint=hint)
         return Session(agent, build_spec(config, **options), on_ask=on_ask, ask_expiry_s=ask_expiry_s)
     return Session(
         registry.create(agent, config),

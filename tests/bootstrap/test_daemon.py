@@ -101,7 +101,7 @@ def test_up_status_down(machine: Machine) -> None:
     Path(machine.env["TIELINE_CONFIG"]).write_text("")
     assert not running.exists() and not socket.exists() and not machine.holder()
     assert machine.tieline("status").returncode == 1
-    assert "Nothing runs here" in machine.tieline("down").stdout
+    assert "Nothing is running here" in machine.tieline("down").stdout
 
 
 def test_up_join_leave_and_down_for_programs(tmp_path: Path, machine: Machine) -> None:
@@ -138,7 +138,7 @@ async def test_killed_it_leaves_nothing_behind_and_comes_up_again(machine: Machi
     await eventually(lambda: not at_work_in(machine.place), "its agent goes on", timeout=WAIT_S)
     assert paths.running_file(machine.env).exists()  # it had no chance to remove it
     status = machine.tieline("status")
-    assert status.returncode == 1 and "Nothing runs here" in status.stdout
+    assert status.returncode == 1 and "Nothing is running here" in status.stdout
     machine.up()
     sessions = json.loads(machine.tieline("sessions", "--json").stdout)
     assert [(one["agent"], one["status"]) for one in sessions] == [("worker", "failed")]

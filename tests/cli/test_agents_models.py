@@ -38,7 +38,7 @@ def test_what_an_agent_offers(cli: CliProcess) -> None:
         for arguments, said in (
             (("peer", "--node", "nowhere"), "nowhere"),
             (("nonesuch", "--node", machine), "nonesuch"),
-            (("peer", "--node", machine, "--refresh"), "--refresh is for this machine"),
+            (("peer", "--node", machine, "--refresh"), "--refresh works only on this machine"),
         ):
             refused = cli.run("agents", "models", *arguments)
             assert refused.returncode != 0 and said in refused.stderr, refused.stderr

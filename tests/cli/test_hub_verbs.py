@@ -525,12 +525,12 @@ def test_a_prompt_that_failed_is_sent_again(hub: Setting) -> None:
     id = started(hub, "failing", "go wrong once")
     hub.until(id, lambda record: record.turns == 1)
     first, second = ok(hub, "retry", short_id(id)).splitlines()
-    assert re.fullmatch(r"prompt \w{6} is failed \(.*the model is gone.*\): go wrong once", first)
+    assert re.fullmatch(r"prompt \w{6}: failed \(.*the model is gone.*\): go wrong once", first)
     assert re.fullmatch(r"sent again as \w{6}: (received|queued|running|done)", second)
     hub.until(id, lambda record: record.turns == 2 and record.status == "idle")  # the rest of its script says Done.
     succeeded = hub.run("retry", id)
-    assert succeeded.returncode == 2 and "the last prompt is done: go wrong once" in succeeded.stderr
-    again = json.loads(ok(hub, "retry", id, first.split()[1], "--json"))
+    assert succeeded.returncode == 2 and "(status of the last prompt: done): go wrong once" in succeeded.stderr
+    again = json.loads(ok(hub, "retry", id, first.split()[1].strip(":"), "--json"))
     assert (short_id(again["id"]), again["status"]) == (second.split()[3].strip(":"), "done"), "not a third time"
 
 
@@ -762,7 +762,7 @@ def test_what_is_sent_again_is_the_last_one_and_only_if_it_failed() -> None:
     assert last_failed([unknown, failed]) is unknown
     waiting = PromptView(id="w", session="s", status="queued")
     assert last_failed([failed, ended("c", "cancelled", 3.0), waiting]) is failed
-    for known, why in (([], "has ended"), ([waiting], "has ended"), ([failed, ended("d", "done", 4.0)], "is done")):
+    for known, why in (([], "has ended"), ([waiting], "has ended"), ([failed, ended("d", "done", 4.0)], ": done")):
         with pytest.raises(UsageError, match=why):
             last_failed(known)
 

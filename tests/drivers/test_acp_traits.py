@@ -864,7 +864,7 @@ async def test_a_configured_agent_may_have_traits(bench: Bench) -> None:
     assert json.loads(done(seen).text)["outcome"]["optionId"] == "no"
     with pytest.raises(Unsupported, match="mcp_servers"):
         bench.session("cursor", traits={"mcp": "refused"}, mcp_servers=SERVERS)
-    with pytest.raises(UsageError, match="which argument"):
+    with pytest.raises(UsageError, match="argument for MCP servers"):
         acp.create("mine", {"command": ["x"], "traits": {"mcp": "argument"}})
     with pytest.raises(UsageError, match="denail"):
         acp.create("mine", {"command": ["x"], "traits": {"denail": "told"}})

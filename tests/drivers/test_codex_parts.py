@@ -310,7 +310,7 @@ async def test_missing(tmp_path: Path) -> None:
     ("program", "told"),
     [
         ("import sys; sys.exit('no home')", r"exited with status 1(?s:.)*no home"),
-        ("while True: print('What is your name?')", "does not speak its protocol: 'What is your name"),
+        ("while True: print('What is your name?')", "invalid protocol message: 'What is your name"),
         ("print('hello')", "exited with status 0.*hello"),
         ("import os; os.close(1); input(); input(); input()", "closed its output|exited"),
         (

@@ -90,7 +90,7 @@ class Lister(Scripted):
     [
         (AgentStartFailed("x", "it did not come up"), "it did not come up"),
         (RuntimeError("nobody thought of this"), "RuntimeError: nobody thought of this"),
-        (TimeoutError(), "it did not tell its models within"),
+        (TimeoutError(), "it did not list its models within"),
     ],
 )
 async def test_an_agent_that_does_not_tell_is_an_error_of_that_agent(

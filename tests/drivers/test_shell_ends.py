@@ -217,7 +217,7 @@ async def test_output_that_ends_before_the_process(
     rig = ShellRig(tmp_path, TEXT, command=["/bin/sh", "-c", "echo all; exec >&-; exec sleep 300"])
     seen = await rig.turn(place)
     assert (done(seen).status, done(seen).text) == ("success", "all")
-    assert "has not exited" in the(seen, Warning).message
+    assert "did not exit" in the(seen, Warning).message
     assert not at_work_in(place)
 
 

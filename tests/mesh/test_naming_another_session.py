@@ -394,6 +394,6 @@ async def test_what_runs_in_a_terminal_is_no_session_and_reads_its_persons_messa
             ("GET", "/api/v1/inboxes/relay.user.owner", {}, None),
         ]
         forged, own, inbox = await elsewhere.send(requests)
-        assert " 403 " in forged and "none of the hub's sessions" in forged
+        assert " 403 " in forged and "not a session of this hub" in forged
         assert " 200 " in own, "the owner sent it"
         assert " 200 " in inbox

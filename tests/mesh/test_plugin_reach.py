@@ -175,7 +175,7 @@ async def test_a_silent_plugin_and_too_many_are_bounded(monkeypatch: pytest.Monk
             for _ in range(3):
                 with pytest.raises(Unreachable, match="no answer"):
                     await reach.push(SESSION, "hello", "alice")
-            with pytest.raises(Unreachable, match="too much"):
+            with pytest.raises(Unreachable, match="too many"):
                 await reach.push(SESSION, "hello", "alice")
             with pytest.raises(TooManyPlugins), reach.connect():
                 pass

@@ -149,7 +149,7 @@ async def test_a_conflict_is_told_and_nothing_is_committed_over_it(work: Work) -
     assert (await work.files())["a.txt"] == ("conflict", "conflict")
     assert (await git_actions.working_tree(work.cwd, work.env)).unfinished == "MERGE_HEAD"
     for does in (git_actions.commit(work.cwd, work.env, "x"), work.revert("a.txt"), work.revert()):
-        with pytest.raises(UsageError, match="has not finished"):
+        with pytest.raises(UsageError, match="git operation is in progress"):
             await does
 
 
@@ -514,7 +514,7 @@ async def test_a_pull_request_is_opened_by_gh_outside_of_the_repository(work: Wo
     with pytest.raises(UsageError, match="gh is not installed"):
         await git_remote.open_pull_request(work.cwd, work.env, "Two", "why")
     told = stand_in_gh(work.place / "bin")
-    with pytest.raises(UsageError, match="not pushed"):
+    with pytest.raises(UsageError, match="differs from its remote branch"):
         await git_remote.open_pull_request(work.cwd, work.env, "Two", "why")
     await push(work)
     # A hosted address has no port of ours; what was pushed stays pushed.

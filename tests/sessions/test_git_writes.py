@@ -161,13 +161,13 @@ def test_a_reference_is_written_only_where_it_is_as_it_was(own: Repository) -> N
     first = own.commit
     second = git(own.top, "commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "x")
     new = "refs/heads/new"
-    with pytest.raises(GitFailed, match="just been changed"):
+    with pytest.raises(GitFailed, match="changed concurrently"):
         git_writes.write_ref(own, REF, second, second)
-    with pytest.raises(GitFailed, match="just been changed"):
+    with pytest.raises(GitFailed, match="changed concurrently"):
         git_writes.write_ref(own, REF, "", second)
-    with pytest.raises(GitFailed, match="just been changed"):
+    with pytest.raises(GitFailed, match="changed concurrently"):
         git_writes.write_ref(own, new, first, second)
-    with pytest.raises(GitFailed, match="just been changed"):
+    with pytest.raises(GitFailed, match="changed concurrently"):
         git_writes.delete_ref(own, REF, second)
     assert (own.reference(REF), own.reference(new)) == (first, "")
     git_writes.write_ref(own, new, "", second)
@@ -262,7 +262,7 @@ def test_an_index_that_somebody_changed_stays(own: Repository, tmp_path: Path) -
     new.write_bytes(before)
     os.utime(new, ns=(1_000_000_000, 1_000_000_000))
     for other in (None, before + b"x"):
-        with pytest.raises(GitFailed, match="somebody else has just staged"):
+        with pytest.raises(GitFailed, match="the index was changed concurrently"):
             git_writes.replace_index(own, other, new)
     assert place.stat().st_mtime_ns != 1_000_000_000 and not place.with_name("index.lock").exists()
     git_writes.replace_index(own, before, new)

@@ -293,7 +293,7 @@ IN_THE_WAY: dict[Callable[[Path], None], str] = {
     ignored_in_the_way: "has changes of its own in new.txt",
     folder_in_the_way: "has changes of its own in new.txt",
     linked_away: "has changes of its own in shop.py",
-    merging: "has not finished",
+    merging: "git operation is in progress",
 }
 
 
@@ -365,7 +365,7 @@ async def test_without_a_base_branch_or_a_name_it_says_what_to_do(repository: Pa
     git(repository, "checkout", "-q", "--detach")
     detached = await begin(ours, repository, "one", "0199a2one")
     write(detached)
-    with pytest.raises(GitFailed, match="began on no branch"):
+    with pytest.raises(GitFailed, match="did not start on a branch"):
         await ours.merge(detached)
     git(repository, "checkout", "-q", "main")
     git(repository, "config", "--unset", "user.name")

@@ -106,7 +106,7 @@ async def test_what_its_owner_does_with_git_is_left_alone(repository: Path, ours
     assert (await committed(ours, tree)).problem == f"it stands on no branch, not on {BRANCH}"
     git(place, "checkout", "-q", "-f", BRANCH)
     Path(tree.admin, "MERGE_HEAD").write_text(work.commit)
-    assert "has not finished" in (await committed(ours, tree)).problem
+    assert "git operation is in progress" in (await committed(ours, tree)).problem
     assert git(repository, "rev-parse", BRANCH) == work.commit
 
 

@@ -63,6 +63,6 @@ def read_saved_tables(url: str, *names: str) -> dict[str, list[bytes]]:
     """The values of tables as they are now, without opening the bus. Raises BusUnavailable: only of a file."""
     scheme, _, place = url.partition("://")
     if scheme != "sqlite":
-        raise BusUnavailable(f"only a running hub can read a {scheme or 'strange'} bus")
+        raise BusUnavailable(f"only a running hub can read a bus of scheme {scheme!r}")
     saved: dict[str, list[bytes]] = import_module(".sqlite.saved_tables", __name__).read_saved_tables(place, *names)
     return saved

@@ -318,13 +318,13 @@ def check_prompt(driver: Driver, prompt: Prompt) -> None:
     said = cast("object", prompt)
     if not isinstance(said, Prompt) or not isinstance(cast("object", prompt.text), str):
         kind = type(said.text if isinstance(said, Prompt) else said).__name__
-        raise UsageError(f"the prompt is of type {kind}", field="prompt", hint="Give a text, or a tieline.Prompt.")
+        raise UsageError(f"invalid prompt of type {kind}", field="prompt", hint="Give a text, or a tieline.Prompt.")
     if not prompt.text.strip() and not prompt.attachments:
         raise UsageError("the prompt is empty", field="prompt", hint="Say what the agent should do.")
     for attachment in prompt.attachments:
         if not isinstance(cast("object", attachment), Attachment):
             hint = "Give it as tieline.Attachment(path=…, media_type=…)."
-            raise UsageError(f"an attachment is of type {type(attachment).__name__}", field="attachments", hint=hint)
+            raise UsageError(f"invalid attachment of type {type(attachment).__name__}", field="attachments", hint=hint)
         family = attachment.media_type.split("/")[0] + "/*"
         if not {attachment.media_type, family, "*/*"} & set(driver.features.attachments):
             raise Unsupported(driver.name, f"attachments of type {attachment.media_type}")

@@ -99,7 +99,7 @@ async def ask_models(driver: Driver, config: Config, cwd: str = "") -> ModelList
         async with asyncio.timeout(ASK_S):
             return await driver.list_models(cwd, config.for_children())
     except TimeoutError:
-        raise AgentStartFailed(driver.name, f"it did not tell its models within {ASK_S:g} s") from None
+        raise AgentStartFailed(driver.name, f"it did not list its models within {ASK_S:g} s") from None
     except TielineError:
         raise
     except Exception as error:  # a driver of another package

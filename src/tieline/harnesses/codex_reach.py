@@ -116,7 +116,7 @@ class CodexReach:
     async def push(self, session: HarnessSession, text: str, sender: str) -> None:
         peer, thread = self._peer, session.session
         if peer is None:
-            raise Unreachable("the daemon of Codex is not running")
+            raise Unreachable("Codex's daemon is not running")
         words = {"threadId": thread, "input": [{"type": "text", "text": text}]}
         try:
             if turn := await self._running_turn(peer, thread):
@@ -128,18 +128,18 @@ class CodexReach:
                         raise
             await peer.request("turn/start", words, timeout=REQUEST_S)
         except (RpcError, PeerGone) as error:
-            raise Unreachable(f"Codex did not take the message: {error}") from None
+            raise Unreachable(f"Codex did not accept the message: {error}") from None
         except TimeoutError:
             raise PushUnanswered("no answer from Codex in time") from None
 
     async def taken(self, session: HarnessSession, ids: set[str]) -> set[str]:
         if (peer := self._peer) is None:
-            raise Unreachable("the daemon of Codex is not running")
+            raise Unreachable("Codex's daemon is not running")
         latest = {"threadId": session.session, "limit": LATEST_TURNS, "sortDirection": "desc", "itemsView": "full"}
         try:
             answer = await peer.request("thread/turns/list", latest, timeout=REQUEST_S)
         except (RpcError, PeerGone) as error:
-            raise Unreachable(f"Codex did not tell its history: {error}") from None
+            raise Unreachable(f"Codex did not return its history: {error}") from None
         except TimeoutError:
             raise PushUnanswered("no answer from Codex in time") from None
         history = msgspec.json.encode(answer).decode()

@@ -400,11 +400,11 @@ class CodexTerminal:
     async def _ask_codex(self, method: str, **params: Any) -> None:
         peer = self._peer
         if peer is None:
-            raise TerminalUnreachable("the daemon of Codex is not there")
+            raise TerminalUnreachable("Codex's daemon is not running")
         try:
             await self._request(peer, method, **params)
         except (RpcError, PeerGone, TimeoutError) as error:
-            raise TerminalUnreachable(f"Codex did not take it: {str(error) or 'no answer in time'}") from None
+            raise TerminalUnreachable(f"Codex did not accept it: {str(error) or 'no answer in time'}") from None
 
     async def _request(self, peer: Peer, method: str, **params: Any) -> Any:
         return await peer.request(method, {"threadId": self.thread.id, **params}, timeout=REQUEST_S)

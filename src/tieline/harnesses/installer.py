@@ -116,7 +116,7 @@ def _target(path: Path) -> Path:
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:  # a loop of links
-        raise CannotInstall(f"{path} cannot be followed: {error}", hint="Look at the links.") from None
+        raise CannotInstall(f"{path} cannot be resolved: {error}", hint="Check its symbolic links.") from None
 
 
 def _read(path: Path) -> bytes | None:

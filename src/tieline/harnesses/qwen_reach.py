@@ -300,7 +300,7 @@ class DeliveryReceipts:
                     self._came.clear()
                     await self._came.wait()
         except TimeoutError:
-            raise PushUnanswered("Qwen Code does not say what became of the message") from None
+            raise PushUnanswered("Qwen Code did not report whether it delivered the message") from None
         return self._outcomes[id]
 
     async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -138,7 +138,7 @@ class SessionFileReach(Generic[File]):
         try:
             await self._hand_over(file, text)
         except OSError as error:
-            raise Unreachable(f"{self.display_name} did not take the message: {error.strerror or error}") from None
+            raise Unreachable(f"{self.display_name} did not accept the message: {error.strerror or error}") from None
 
     # --- what a subclass says ---
 

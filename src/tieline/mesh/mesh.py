@@ -252,12 +252,10 @@ class Mesh:
         if member is None:
             raise NotRegistered(f"no member has the id {agent_id[:80]!r}")
         if not session:
-            raise UsageError(
-                "which session it is cannot be detected", field="session_id", hint="Give session_id yourself."
-            )
+            raise UsageError("the session cannot be detected", field="session_id", hint="Give session_id.")
         own = self.harness_member(caller)
         if own is not None and own.id != member.id:
-            raise self._refused(caller, f"{member.name} is another member than you", "Bind your own agent_id.")
+            raise self._refused(caller, f"{member.name} is not you", "Bind your own agent_id.")
         if own is None or member.machine != (caller.machine or self.machine):
             raise self._refused(
                 caller, f"{member.name} is not known to be you", "Give the token that register_agent returned."

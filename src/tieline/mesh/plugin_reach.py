@@ -94,14 +94,14 @@ class PluginReach:
         id = secrets.token_urlsafe(12)
         command = PluginText(text_id=id, session=session.session, text=text, sender=sender, model=model, effort=effort)
         if error := (await self._hand_over(session.session, id, command, process=session.process)).error:
-            raise Unreachable(f"{self.harness} did not take the message: {error}")
+            raise Unreachable(f"{self.harness} did not accept the message: {error}")
 
     async def request(self, session: str, method: str, path: str, body: Any = None) -> PluginHandedOver:
         """Of the harness's own interface, in the process that has the session. Raises Unreachable."""
         id = secrets.token_urlsafe(12)
         answer = await self._hand_over(session, id, PluginRequest(request_id=id, method=method, path=path, body=body))
         if answer.error and not answer.status:
-            raise Unreachable(f"{self.harness} did not take the request: {answer.error}")
+            raise Unreachable(f"{self.harness} did not accept the request: {answer.error}")
         return answer
 
     def link_of(self, session: str) -> PluginLink | None:
@@ -125,7 +125,7 @@ class PluginReach:
             async with asyncio.timeout(HAND_OVER_S):
                 return await answer
         except asyncio.QueueFull:
-            raise Unreachable(f"too much is on its way to {self.harness}") from None
+            raise Unreachable(f"too many requests to {self.harness} are pending") from None
         except TimeoutError:
             raise PushUnanswered(f"no answer from {self.harness} in time") from None
         finally:

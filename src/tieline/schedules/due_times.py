@@ -79,7 +79,9 @@ def check(schedule: ScheduleFields, attachments: tuple[Attachment, ...] = ()) ->
     for place, each in enumerate(attachments):
         if each.path:
             hint = "Send its content as `data` (base64) with its `media_type`."
-            raise UsageError("a path would name a file of the machine", field=f"attachments[{place}].path", hint=hint)
+            raise UsageError(
+                "an attachment of a schedule cannot be a path", field=f"attachments[{place}].path", hint=hint
+            )
 
 
 def name_from(prompt: str) -> str:

@@ -244,7 +244,7 @@ class AttachedSession:
         try:
             return await self._asks.wait(self.record.id, ask, expires=False)
         except asyncio.CancelledError:
-            self.tell(deny(ask, "it is no longer asked", by=AT_THE_TERMINAL))
+            self.tell(deny(ask, "the ask was withdrawn", by=AT_THE_TERMINAL))
             raise
 
     async def settle(self, key: str, decision: Literal["allow", "deny"]) -> None:

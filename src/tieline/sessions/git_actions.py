@@ -141,7 +141,7 @@ class OpenRepository(Struct):
         """Raises UsageError while git is in the middle of something."""
         if self.own.unfinished:
             hint = "Finish or abort it in a terminal first."
-            raise UsageError(f"git has not finished what it began there ({self.own.unfinished})", hint=hint)
+            raise UsageError(f"a git operation is in progress there ({self.own.unfinished})", hint=hint)
 
 
 @asynccontextmanager

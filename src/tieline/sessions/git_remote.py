@@ -115,7 +115,9 @@ async def open_pull_request(
             raise UsageError("gh is not installed on the session's machine", field="gh", hint=hint)
         target = await _target(repository)
         if target.seen != repository.head:
-            raise UsageError(f"{own.branch} is not pushed as it is", field="session", hint="Push the branch first.")
+            raise UsageError(
+                f"{own.branch} differs from its remote branch", field="session", hint="Push the branch first."
+            )
         hosted = _HOSTED.fullmatch(target.url)
         if hosted is None:
             raise UsageError(f"{target.shown} is not the address of a hosted repository", field="session")

@@ -77,7 +77,7 @@ def replace_index(own: Repository, before: bytes | None, new: Path) -> None:
     with locked(own.git_dir, "index") as replace:
         if read_index(own) != before:
             hint = "Look at the changes again."
-            raise GitFailed("somebody else has just staged something", hint=hint)
+            raise GitFailed("the index was changed concurrently", hint=hint)
         replace(new.read_bytes(), new.stat().st_mtime_ns)  # git compares the files' times with the index's own
 
 
@@ -172,7 +172,7 @@ def _lock(lock: Path) -> int:
                 continue
             if time.monotonic() > until:
                 hint = f"When no git runs there, remove {lock}."
-                raise GitFailed(f"another git is at work: {lock} exists", hint=hint) from None
+                raise GitFailed(f"another git process is running: {lock} exists", hint=hint) from None
             time.sleep(RETRY_S)
         else:
             try:
@@ -227,7 +227,7 @@ def _check_ref(own: Repository, ref: str, before: str) -> None:
         if Path(own.common_dir, "packed-refs").stat().st_size > MAX_REFS:
             raise GitFailed(f"{own.common_dir} has more references than Tieline reads", hint="Use git itself there.")
     if own.reference(ref) != before:
-        raise GitFailed(f"{_named(ref)} has just been changed by somebody else", hint="Look at it, then try again.")
+        raise GitFailed(f"{_named(ref)} was changed concurrently", hint="Look at it, then try again.")
 
 
 def _unpack(own: Repository, ref: str) -> None:

@@ -289,7 +289,7 @@ class SessionWorktrees:
     def _base_branch(self, tree: Worktree, worktree: SessionWorktree) -> str:
         if not worktree.into:
             hint = f"Merge it yourself: `git merge {tree.branch}`."
-            raise GitFailed("the session began on no branch, so there is none to merge into", hint=hint)
+            raise GitFailed("the session did not start on a branch, so there is none to merge into", hint=hint)
         if not tree.repository.ref(worktree.into):
             hint = f"Merge it yourself: `git merge {tree.branch}`."
             raise GitFailed(f"the branch {worktree.into} does not exist any more", hint=hint)
@@ -305,7 +305,7 @@ class SessionWorktrees:
                 raise GitFailed(f"{branch} is checked out, and Tieline cannot tell where", hint=hint)
             if unfinished := checkout.unfinished:
                 hint = "Finish it there, or abort it, then try again."
-                raise GitFailed(f"git has not finished what it began in {checkout.top} ({unfinished})", hint=hint)
+                raise GitFailed(f"a git operation is in progress in {checkout.top} ({unfinished})", hint=hint)
             await mend(checkout, self._env, self._worktrees.store)
             return checkout
         return None

@@ -65,7 +65,7 @@ class Worktree(Struct, frozen=True, kw_only=True):
         if self.own.branch != self.branch:
             return f"it stands on {self.own.branch or 'no branch'}, not on {self.branch}"
         if unfinished := self.own.unfinished:
-            return f"git has not finished what it began there ({unfinished})"
+            return f"a git operation is in progress there ({unfinished})"
         return ""
 
     def inside(self, cwd: str) -> str:

@@ -50,9 +50,9 @@ def test_what_is_said_is_said_by_who_speaks(line: str) -> None:
     ("line", "problem"),
     [
         ("/hodl", "/hodl is not a command"),
-        ("/next", "/next is not used like that"),
-        ("/remove one two", "/remove is not used like that"),
-        ("/say", "/say is not used like that"),
+        ("/next", "invalid use of /next"),
+        ("/remove one two", "invalid use of /remove"),
+        ("/say", "invalid use of /say"),
         ("@developer", "the message to @developer is empty"),
     ],
 )

@@ -103,7 +103,7 @@ async def test_a_hub_that_dies_and_comes_back_and_a_turn_that_is_interrupted(cli
         await terminal.key("Up")  # the one that failed is chosen still
         await terminal.until(lambda screen: bool(re.search(r"─\s*\n rest again", screen)), "the other one is chosen")
         await terminal.key("x")
-        await terminal.answer("x once more interrupts sleeper", "x")
+        await terminal.answer("press x again to interrupt sleeper", "x")
         await terminal.shows("interrupted")
         await terminal.shows("0 working")
         await terminal.key("C-c")

@@ -225,7 +225,7 @@ function Branch({ tree, onDiscard, onPush, onPullRequest }: { tree: P.WorkingTre
   return (
     <div class="branch">
       <p class="small-text"><Icon name="task" /> <code>{visible(tree.branch) || 'no branch'}</code> <span class="faint">{where}</span></p>
-      {tree.unfinished && <p class="note warning">Git has not finished what it began there ({tree.unfinished}): finish or abort it in a terminal.</p>}
+      {tree.unfinished && <p class="note warning">A git operation is in progress there ({tree.unfinished}): finish or abort it in a terminal.</p>}
       <div class="row wrap">
         {tree.files.some((file) => !file.nested) && !tree.unfinished && <button type="button" class="small deny" onClick={onDiscard}>Discard all …</button>}
         {pushable && <button type="button" class="small" onClick={onPush}>Push …</button>}

@@ -21,7 +21,7 @@ class NatsUrl(Struct, frozen=True):
         query = parse_qs(parts.query)
         if not names or set(query) - {"replicas"}:
             raise UsageError(
-                f"not the URL of a NATS bus: {parts.scheme}://{hosts}",
+                f"invalid URL of a NATS bus: {parts.scheme}://{hosts}",
                 field="bus",
                 hint="Use nats://host:port[,host:port][?replicas=3].",
             )

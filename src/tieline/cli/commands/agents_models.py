@@ -47,9 +47,9 @@ def show(name: str, *, node: str, refresh: bool, json: bool) -> int:
 def _show_of_node(name: str, given: str, *, refresh: bool, json: bool) -> int:
     if refresh:
         raise UsageError(
-            "--refresh is for this machine",
+            "--refresh works only on this machine",
             field="refresh",
-            hint="Another one asks its agent when what it told is a day old; run it there to have it asked now.",
+            hint="Other machines refresh their lists daily; run it there to refresh one now.",
         )
 
     async def work(client: Client) -> int:

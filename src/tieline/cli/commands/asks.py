@@ -66,7 +66,7 @@ async def _decide_by_key(client: Client, record: AskRecord) -> int:
     print_words(f"{short_id(record.id)}  {origin(session, await _node_names(client))}")
     keys = keyboard()
     if keys is None:
-        raise UsageError("there is no terminal to ask you on", field="ask", hint="Name the ask: see tieline asks")
+        raise UsageError("cannot ask you without a terminal", field="ask", hint="Name the ask: see `tieline asks`.")
     with keys:
         console = Console(markup=False, emoji=False, highlight=False)
         try:

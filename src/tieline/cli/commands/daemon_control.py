@@ -98,7 +98,7 @@ def start(order: StartOptions, *, foreground: bool, json: bool = False) -> int:
         return 0
     _announce(config, start_in_background(config, order), json=json)
     if not json:
-        print("`tieline status` tells how it is, `tieline down` ends it.")
+        print("`tieline status` shows its state, `tieline down` stops it.")
     return 0
 
 
@@ -243,7 +243,7 @@ def stop(*, json: bool = False) -> int:
     if json:
         print_json(StopReport(pid=pid, killed=killed))
     elif not pid:
-        print("Nothing runs here.")
+        print("Nothing is running here.")
     else:
         print(f"Tieline did not end within {STOP_S:g} s and was killed." if killed else "Tieline has ended.")
     return int(killed)
@@ -386,7 +386,7 @@ async def _query_hub(client: Client, pid: int) -> DaemonReport:
 
 def _lines(report: DaemonReport) -> list[str]:
     if not report.running:
-        return [report.problem or "Nothing runs here. `tieline up` starts the hub."]
+        return [report.problem or "Nothing is running here. `tieline up` starts the hub."]
     process = f" (process {report.pid})" if report.pid else ""
     if report.problem:
         return [f"hub       {report.url}{process}", f"problem   {clean(report.problem)}"]

@@ -297,7 +297,7 @@ def _diff(change: FileChange) -> str:
 def _agreed(installing: bool) -> bool:
     if not sys.stdin.isatty():
         raise UsageError(
-            "there is no terminal to ask for your consent on", field="yes", hint="Add --yes, or name the harnesses."
+            "cannot ask for your consent without a terminal", field="yes", hint="Add --yes, or name the harnesses."
         )
     reply = ask_line(f"{'Install' if installing else 'Remove'} this? [y/N] ")
     return reply.strip().lower() in ("y", "yes")

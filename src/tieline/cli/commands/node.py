@@ -95,7 +95,7 @@ def _go_on(config: Config) -> tuple[bool, str]:
     if pid and not wait_stopped(env, pid, STOP_S):  # a node that was told to end, as it left another hub
         raise AlreadyRunning(None)
     start_in_background(config, StartOptions(what="node"))
-    return True, "It runs in the background. `tieline node status` tells how it is, `tieline down` ends it."
+    return True, "It runs in the background. `tieline node status` shows its state, `tieline down` stops it."
 
 
 def split_link(url: str) -> tuple[str, str]:

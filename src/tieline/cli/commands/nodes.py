@@ -31,7 +31,7 @@ def remove(given: str, *, json: bool) -> int:
         if json:
             print_json({"removed": node.id})
         else:
-            print(f"Removed {one_line(node.name, 40)} ({short_id(node.id)}): its key is worth nothing any more.")
+            print(f"Removed {one_line(node.name, 40)} ({short_id(node.id)}): its key is no longer valid.")
         return 0
 
     return hub_connection.run_with_client(work)

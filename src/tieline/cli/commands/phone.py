@@ -125,7 +125,7 @@ def _confirm(way: PhoneWay, ways: Sequence[PhoneWay], *, json: bool) -> None:
     others = ", ".join(other.name for other in ways if other.available and other.name != way.name)
     if json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
-            f"{way.title} would be set up, and there is no terminal to ask for your consent on",
+            f"{way.title} would be set up; cannot ask for your consent without a terminal",
             field="yes",
             hint=f"Add --yes{f', or choose another --way: {others}' if others else ''}.",
         )

@@ -168,7 +168,7 @@ async def _save(client: Client, new: NewRule, *, yes: bool, json: bool) -> RuleV
         _print_preview(await client.preview_rule(new))
     if not yes:
         if json or not (on_terminal() and sys.stdin.isatty()):
-            raise UsageError("there is no terminal to ask for your consent on", field="yes", hint="Add --yes.")
+            raise UsageError("cannot ask for your consent without a terminal", field="yes", hint="Add --yes.")
         print(f"the rule: {clean(rule_text(rule_from(new)))}")
         if read_line("save this rule? [y/N] ").lower() not in ("y", "yes"):
             print_error("tieline: nothing was saved")

@@ -84,7 +84,7 @@ def retry(given: str, prompt: str, *, json: bool) -> int:
             print_json(told)
             return 0
         why = ended.problem or ended.outcome or "nobody knows how far it came"
-        print(f"prompt {short_id(ended.id)} is {ended.status} ({one_line(why, 100)}): {one_line(ended.text, 80)}")
+        print(f"prompt {short_id(ended.id)}: {ended.status} ({one_line(why, 100)}): {one_line(ended.text, 80)}")
         if isinstance(told, CommandView):
             hub_connection.print_pending(told)
         else:
@@ -102,7 +102,7 @@ def last_failed(prompts: Sequence[PromptView]) -> PromptView:
     last = max(ended, key=lambda one: one.ended_at)
     if last.status not in RETRIABLE:
         raise UsageError(
-            f"nothing to send again: the last prompt is {last.status}: {one_line(last.text, 80)}",
+            f"nothing to retry (status of the last prompt: {last.status}): {one_line(last.text, 80)}",
             field="session",
             hint="Name one that failed: `tieline retry SESSION PROMPT`.",
         )

@@ -11,7 +11,7 @@ import msgspec
 from ...background_tasks import cancel_and_wait
 from ...client.client import Client
 from ...environment import variable
-from ...errors import TielineError, UsageError
+from ...errors import TielineError, UsageError, invalid_value
 from ...ids import short_id
 from ...protocol import teams as p
 from ...teams.rehearsal import rehearsed
@@ -170,7 +170,7 @@ def clean_worktrees(id: str, *, force: bool, json: bool) -> int:
 
 def export(id: str, format: str) -> int:
     if format not in ("md", "json"):
-        raise UsageError(f"{format!r} is not a format", field="format", hint="Use md or json.")
+        raise invalid_value("--format", format, accepted=("md", "json"))
 
     async def work(client: Client) -> int:
         team = await _find(client, id)

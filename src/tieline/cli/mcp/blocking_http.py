@@ -65,7 +65,7 @@ class Response:
         first, *lines = head.decode("latin-1").split("\r\n")
         words = first.split(" ", 2)
         if len(words) < 2 or not words[1].isdigit():
-            raise NoAnswer("what answers there does not speak HTTP")
+            raise NoAnswer("the server does not speak HTTP")
         self.status = int(words[1])
         self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
@@ -118,7 +118,7 @@ class Response:
     def _until(self, mark: bytes, limit: int) -> bytes:
         while mark not in self._buffer:
             if len(self._buffer) > limit:
-                raise NoAnswer("the response's head has no end")
+                raise NoAnswer("the response's headers are too long")
             self._buffer += self._receive()
         data, _, self._buffer = self._buffer.partition(mark)
         return data
@@ -127,7 +127,7 @@ class Response:
         try:
             data = self._connection.recv(CHUNK)
         except OSError as error:
-            raise NoAnswer(f"the connection broke: {error}") from None
+            raise NoAnswer(f"connection lost: {error}") from None
         if not data:
             raise NoAnswer("the hub closed the connection")
         return data
@@ -146,5 +146,5 @@ def send_request(
     try:
         connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body)
     except OSError as error:
-        raise NoAnswer(f"the connection broke: {error}") from None
+        raise NoAnswer(f"connection lost: {error}") from None
     return Response(connection)

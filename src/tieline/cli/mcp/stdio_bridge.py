@@ -280,7 +280,7 @@ class Bridge:
                     for _text in response.messages():
                         pass
                     if response.status >= 400:
-                        raise NoAnswer(f"the hub does not take this session up again: status {response.status}")
+                        raise NoAnswer(f"the hub did not resume this session: status {response.status}")
                     if "Mcp-Session-Id" not in fields:
                         self._opened(response)
                         fields |= self._mcp

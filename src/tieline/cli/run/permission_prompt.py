@@ -97,7 +97,7 @@ class PermissionPrompter:
         try:
             return await self.ask(ask)
         except TerminalGone:
-            return deny(ask, "the terminal is gone", by=BY) if self._deny_when_gone else None
+            return deny(ask, "the terminal was closed", by=BY) if self._deny_when_gone else None
 
     def _show(self, ask: Ask) -> None:
         """One that no key decides."""

@@ -108,7 +108,7 @@ class TerminalIO:
         if self._request.on_ask == "allow":
             if ask.kind != "question":
                 return allow(ask, by="--on-ask allow")
-            return deny(ask, "there is nobody to choose: decide it yourself", by="--on-ask allow")
+            return deny(ask, "nobody is there to choose; decide yourself", by="--on-ask allow")
         if self._request.on_ask == "deny":
             return deny(ask, "denied by --on-ask deny", by="--on-ask deny")
         self._unasked.add("question" if ask.kind == "question" else "permission")

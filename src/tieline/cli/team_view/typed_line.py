@@ -42,7 +42,7 @@ def parse_typed_line(line: str, speaker: str = "") -> p.AnyTeamAction:
         case _ if verb.startswith("@") and rest:
             return p.Speak(text=rest, to=(p.NextSpeaker(verb[1:].rstrip(",:")),), member=speaker)
         case _ if usage := next((usage for usage in COMMANDS if usage.split()[0] == verb), ""):
-            raise UsageError(f"{verb} is not used like that", field="line", hint=f"Type {usage}.")
+            raise UsageError(f"invalid use of {verb}", field="line", hint=f"Type {usage}.")
         case _ if verb.startswith("/"):
             raise UsageError(f"{verb} is not a command", field="line", hint=f"Use {', '.join(COMMANDS)}.")
         case _ if verb.startswith("@"):

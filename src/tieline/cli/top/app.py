@@ -393,7 +393,7 @@ class TopApp(HubApp):
                 self.queue("", partial(self._abort, record.id))
             else:
                 self._abort_until = now + AGAIN_S
-                self.show_message(f"x once more interrupts {record.agent}")
+                self.show_message(f"press x again to interrupt {record.agent}")
         except UsageError as error:
             self.refuse("", error)
 

@@ -110,7 +110,7 @@ class AcpConversation:
         status = self.process.returncode
         how = f"it exited with status {status}" if status is not None else reason or "it does not answer"
         said = self.process.stderr.strip() or "\n".join(self._garbage_lines)
-        hint = f"Its last words: {said[-2000:]}" if said else ""
+        hint = f"Its last output: {said[-2000:]}" if said else ""
         if status is None and self.spec.mcp_servers:
             hint = f"It may be waiting for an MCP server ({', '.join(self.spec.mcp_servers)}). {hint}".strip()
         return AgentStartFailed(self.agent, how, hint=hint)
@@ -122,7 +122,7 @@ class AcpConversation:
         if command := lifts_policy(self.preset, self.spec.policy, prompt.text):
             hint = "Open a session with the policy that you want."
             raise UsageError(
-                f"{command} would switch off what holds {self.agent} to the policy", field="prompt", hint=hint
+                f"{command} would disable what enforces the policy on {self.agent}", field="prompt", hint=hint
             )
         blocks = content_blocks(self.agent, self._pending_reasons.prepend_to(prompt), self.initialized, system)
         turn = self._turn = Turn(prompt, self._ask)
@@ -205,7 +205,7 @@ class AcpConversation:
             )
             if self.unverified:
                 what = ", ".join(self.unverified)
-                turn.emit(Warning(f"unverified: {what}. {self.agent} was given it, but does not tell whether it can"))
+                turn.emit(Warning(f"unverified: {what}. {self.agent} did not report whether it applied it"))
             for notice in self.notices:
                 turn.emit(notice)
             for title in self._refused_consents:
@@ -261,7 +261,7 @@ class AcpConversation:
     def _keep_unheard(self, turn: Turn) -> None:
         """What the agent did not fetch in this turn goes before the next prompt."""
         for text in self._steers:
-            turn.emit(Warning(f"said too late for this turn, it goes with the next prompt: {text}"))
+            turn.emit(Warning(f"too late for this turn; it is sent with the next prompt: {text}"))
             self._pending_reasons.add(f"[Said during the turn before: {text}]")
         self._steers.clear()
 

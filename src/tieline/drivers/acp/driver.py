@@ -145,7 +145,7 @@ def create(name: str, options: Mapping[str, Any]) -> "Acp":
     traits = replace(preset.traits, **_chosen(chosen.traits))
     if traits.mcp == "argument" and not preset.mcp_args:
         hint = 'Say mcp = "refused", or leave it out.'
-        raise UsageError(f"agents.{name}: which argument takes MCP servers is not known", field="traits", hint=hint)
+        raise UsageError(f"agents.{name}: the argument for MCP servers is unknown", field="traits", hint=hint)
     able = {"mcp_servers": traits.mcp != "refused", "steer": traits.steering != "none"}
     preset = replace(
         preset,

@@ -44,7 +44,7 @@ class SdkTransport:
             self._control.put_nowait(None)
             for waiting in self._pending.values():
                 if not waiting.done():
-                    waiting.set_exception(ConnectionError("Claude Code is gone"))
+                    waiting.set_exception(ConnectionError("Claude Code has exited"))
         return "it closed its output"
 
     async def request(self, request: JsonDict) -> None:
@@ -90,7 +90,7 @@ class SdkTransport:
     async def read_messages(self) -> AsyncIterator[JsonDict]:
         while (message := await self._control.get()) is not None:
             yield message
-        raise ConnectionError("Claude Code is gone")  # so that nobody waits for its answer
+        raise ConnectionError("Claude Code has exited")  # so that nobody waits for its answer
 
     async def close(self) -> None:
         """Its owner ends the process."""

@@ -175,7 +175,7 @@ class CodexConversation:
         except RpcError as error:
             turn.fail(error.message, code=str(error.code), native_id=self.native_id)
         except TimeoutError:
-            turn.fail(f"codex did not take the prompt within {REQUEST_S:g} s", native_id=self.native_id)
+            turn.fail(f"Codex did not accept the prompt within {REQUEST_S:g} s", native_id=self.native_id)
 
     def _on_turn_started(self, turn_id: str) -> None:
         if self._turn is None or self._turn.ended:

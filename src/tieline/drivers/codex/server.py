@@ -84,7 +84,7 @@ class CodexServer:
         try:
             await asyncio.wait([self._handshake, nonsense], return_when=asyncio.FIRST_COMPLETED)
             if not self._handshake.done():
-                raise AgentStartFailed(self._agent, f"it does not speak its protocol: {self._garbage_lines[0][:200]!r}")
+                raise AgentStartFailed(self._agent, f"invalid protocol message: {self._garbage_lines[0][:200]!r}")
             self._handshake.result()
         except (PeerGone, TimeoutError, RpcError) as error:
             raise await self.failed(error) from None
@@ -183,4 +183,4 @@ class CodexServer:
 
     def _stderr_hint(self) -> str:
         said = self._process.stderr.strip()
-        return f"Its last words: {said[-2000:]}" if said else ""
+        return f"Its last output: {said[-2000:]}" if said else ""

@@ -160,9 +160,9 @@ class OpenCodeConversation:
             async with asyncio.timeout(BEGIN_S):
                 await self._began.wait()
         except TimeoutError:
-            self._fail(turn, f"{self._agent} took the prompt but did not begin within {BEGIN_S:g} s")
+            self._fail(turn, f"{self._agent} accepted the prompt but did not start within {BEGIN_S:g} s")
         except (OpenCodeError, OSError) as error:
-            self._fail(turn, self._death or f"{self._agent} did not take the prompt: {error}")
+            self._fail(turn, self._death or f"{self._agent} did not accept the prompt: {error}")
 
     async def _abort(self, turn: Turn) -> None:
         course = self._state

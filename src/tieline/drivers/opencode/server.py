@@ -173,7 +173,9 @@ class OpenCodeServer:
             async with asyncio.timeout(START_S):
                 return await found
         except TimeoutError:
-            raise AgentStartFailed(self.agent, f"it said no address within {START_S:g} s", hint=INSTALL) from None
+            raise AgentStartFailed(
+                self.agent, f"it did not print its address within {START_S:g} s", hint=INSTALL
+            ) from None
 
     async def _watch(self, process: Process, found: asyncio.Future[str]) -> None:
         count, first = 0, b""
@@ -198,7 +200,7 @@ class OpenCodeServer:
         self.gone = f"{died}\n  Open it again with resume= to go on."
         if not found.done():
             words = process.stderr.strip() or first.decode(errors="replace")
-            hint = f"Its last words: {words[-2000:]}" if words else INSTALL
+            hint = f"Its last output: {words[-2000:]}" if words else INSTALL
             found.set_exception(
                 problem or AgentStartFailed(self.agent, f"it did not come up: {_death_reason(died)}", hint=hint)
             )
@@ -221,7 +223,7 @@ class OpenCodeServer:
     async def _fetch_version(self) -> None:
         health = await self.request("GET", "/global/health")
         if not isinstance(health, dict) or "version" not in health:
-            raise ServerUnreachable("what answers is not OpenCode")
+            raise ServerUnreachable("the server is not OpenCode")
         self.version = str(health["version"])  # type: ignore[index]
 
     async def ensure_version(self) -> None:

@@ -184,7 +184,7 @@ class PiConversation:
         status = self.process.returncode
         how = f"it exited with status {status}" if status is not None else str(error) or "it does not answer"
         said = self.process.stderr.strip() or "\n".join(self._garbage)
-        return AgentStartFailed(self.agent, how, hint=f"Its last words: {said[-2000:]}" if said else "")
+        return AgentStartFailed(self.agent, how, hint=f"Its last output: {said[-2000:]}" if said else "")
 
     # --- what Pi says (rpc.RecordHandler) --------------------------------------------------------------------
 

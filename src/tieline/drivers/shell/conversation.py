@@ -165,7 +165,7 @@ class ShellConversation:
     async def _exited(self, turn: Turn, process: Process) -> bool:
         """Its output is over. Whether it then exited as it should; if not, the turn has failed."""
         if not await process.wait(EXIT_GRACE_S):
-            turn.emit(Warning("its output is over but it has not exited: it is ended"))
+            turn.emit(Warning("it closed its output but did not exit; it was terminated"))
             return True
         if process.returncode:
             died = AgentDied(self._name, process.returncode, process.stderr)
@@ -235,4 +235,4 @@ def _start_hint(error: Exception) -> str:
 
 def _stderr_hint(process: Process) -> str:
     said = process.stderr.strip()
-    return f"Its last words: {said[-2000:]}" if said else ""
+    return f"Its last output: {said[-2000:]}" if said else ""

@@ -65,7 +65,7 @@ async def fire(request: Request, harness: str, event: str = "") -> Response:
     hub, context = request.hub, request.context
     input: Mapping[str, Any] = await parse_body(request, dict[str, Any])
     if hub.mcp is None or hub.hooks is None:
-        raise RequestRefused("NotFound", "this hub runs no mesh")
+        raise RequestRefused("NotFound", "the mesh is not running on this hub")
     if context.session == UNKNOWN_SESSION:
         return Response(media_type=JSON)  # of some agent of ours: its messages come to it as prompts
     if hub.relay is None or not hub.relay.active:

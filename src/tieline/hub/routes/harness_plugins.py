@@ -72,7 +72,7 @@ async def tell_events(request: Request, harness: str) -> Response:
 
 def _reach(hub: "Hub", device: DeviceView, harness: str) -> PluginReach:
     if device.id != OWNER:
-        raise RequestRefused("Forbidden", "plugins of harnesses come by the owner's socket only")
+        raise RequestRefused("Forbidden", "harness plugins may connect only through the owner's socket")
     reach = hub.plugin_reaches.get(harness)
     if reach is None:
         raise RequestRefused("NotFound", f"no plugin of {harness[:80]!r} is known here", field="harness")

@@ -103,7 +103,7 @@ def _identify_peer(context: RequestContext, peer: LocalPeer, hub: "Hub") -> Devi
         if access_rules.person_only(context.method, context.path) and hub.harness_above(peer):
             raise RequestRefused(
                 "Forbidden",
-                "this comes from an agent in a terminal, and only a person may do it",
+                "the request comes from an agent in a terminal; only a person may do this",
                 hint="Do it in a shell of your own, on the page or on your phone.",
             )
         lasting = access_rules.terminal_only(context.method, context.path)

@@ -148,7 +148,9 @@ def _module(entry: ChannelConfig, source: str, code: ChannelCode | None = None) 
             problem = f"{name} needs {missing!r}, which is not installed"
         raise ChannelError(entry.id, problem, source=source, field=field, hint=_install_hint(missing)) from None
     except Exception as error:
-        raise ChannelError(entry.id, f"{name} does not load: {_describe(error)}", source=source, field=field) from error
+        raise ChannelError(
+            entry.id, f"{name} cannot be loaded: {_describe(error)}", source=source, field=field
+        ) from error
 
 
 def _from_file(entry: ChannelConfig, source: str, code: ChannelCode) -> ModuleType:
@@ -174,7 +176,7 @@ def _from_file(entry: ChannelConfig, source: str, code: ChannelCode) -> ModuleTy
         if isinstance(error, KeyboardInterrupt):
             raise
         raise ChannelError(
-            entry.id, f"{path} does not load: {_describe(error)}", source=source, field="path"
+            entry.id, f"{path} cannot be loaded: {_describe(error)}", source=source, field="path"
         ) from error
     return module
 
