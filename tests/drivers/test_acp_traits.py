@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -13,8 +14,9 @@ import pytest
 from tieline.api import open_session
 from tieline.ask_parts import ask_parts
 from tieline.drivers.acp import driver as acp
+from tieline.drivers.acp.policy import launch_command
 from tieline.drivers.acp_presets import PRESETS
-from tieline.drivers.base import McpServer
+from tieline.drivers.base import McpServer, Spec
 from tieline.drivers.claude_code.tools import GOVERNED
 from tieline.errors import Unsupported, UsageError
 from tieline.events import (
@@ -216,6 +218,23 @@ async def test_what_makes_an_agent_ask_is_not_undone_by_the_environment(bench: B
     assert told == {"edit": "ask", "bash": "ask", "webfetch": "ask", "websearch": "ask", "question": "deny"}
 
 
+PERMITS = re.compile("MODE|PERMISSION|APPROV|ALLOW|YOLO|AUTO_RUN|SANDBOX|TRUST|CONFIRM|TOOLS|AGENT")
+"""What a variable is called that can decide whether an agent asks."""
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_no_variable_that_makes_an_agent_ask_is_the_environments(name: str) -> None:
+    """What is only a default is nothing of that kind, and the rest holds whatever the environment says."""
+    preset = PRESETS[name]
+    assert not [variable for variable in preset.env if PERMITS.search(variable)], "it belongs into fixed_env"
+    held = {**preset.fixed_env, **preset.repository.env, **({preset.mode_env: ""} if preset.mode_env else {})}
+    own = [*held, preset.settings_env, preset.directory_env, *preset.repository.files]
+    hostile = {variable: "hostile" for variable in own if variable}
+    spec = Spec(cwd="/", env=hostile, policy=Policy())
+    launch = launch_command(preset, preset.command, spec, "/scratch", repository=False)
+    assert "hostile" not in [launch.env[variable] for variable in hostile]
+
+
 async def test_a_mode_is_set_that_the_session_only_says_to_be_in(bench: Bench) -> None:
     """Kimi says "default" of whichever mode its user's settings have chosen."""
     modes: Step = {"session": {"modes": {"currentModeId": "default", "availableModes": []}}}
@@ -366,6 +385,7 @@ async def test_of_two_ways_to_allow_the_narrow_one_is_taken(bench: Bench) -> Non
 # --- how a denial ends ------------------------------------------------------------------------------------------------
 
 RUN = call(title="make", kind="execute", status="pending", rawInput={"command": "make"})
+READ = call("c2", title="b", kind="read", rawInput={"path": "b"})
 FAILED = update(status="failed")
 
 
@@ -376,7 +396,11 @@ FAILED = update(status="failed")
         ("droid", [chunk("I run it."), RUN, ask(), END]),
         ("copilot", [RUN, ask(), chunk("Info: Operation cancelled by user"), END]),
         ("grok", [RUN, ask(), result(stopReason="cancelled")]),
-        ("cursor", [RUN, ask(), FAILED, call("c2", title="b", kind="read", rawInput={"path": "b"}), END]),
+        ("cursor", [RUN, ask(), FAILED, READ, END]),
+        # A call that begins after a denial may be of the same reply, about which the model has not been told yet.
+        ("vibe", [RUN, ask(), FAILED, READ, END]),
+        ("auggie", [RUN, ask(), FAILED, READ, update("c2", status="completed"), END]),
+        ("gemini", [RUN, ask(), update("c2", title="b", kind="read", status="completed"), END]),
     ],
 )
 async def test_a_turn_that_a_denial_ended_is_no_success(bench: Bench, preset: str, steps: list[Step]) -> None:
@@ -390,7 +414,8 @@ async def test_a_turn_that_a_denial_ended_is_no_success(bench: Bench, preset: st
     ("preset", "steps"),
     [
         ("vibe", [RUN, ask(), FAILED, chunk("Then not."), END]),
-        ("vibe", [RUN, ask(), FAILED, call("c2", title="b", kind="read", rawInput={"path": "b"}), END]),
+        ("vibe", [RUN, ask(), FAILED, READ, chunk("Then that."), END]),
+        ("vibe", [RUN, ask(), FAILED, chunk("Then that."), READ, END]),
         ("copilot", [RUN, ask(), chunk("I shall not, then."), END]),
     ],
 )
@@ -442,12 +467,15 @@ FAILURES = {
 @pytest.mark.parametrize("preset", FAILURES)
 async def test_an_error_is_no_success(bench: Bench, preset: str) -> None:
     words = FAILURES[preset]
-    split = [chunk(words[:9]), chunk(words[9:]), END]
-    after = [call(title="b", kind="read", rawInput={"path": "b"}), update(status="completed"), chunk(words), END]
-    failed, spoken, worked = await bench.turns(preset, split, [chunk(f"It says: {words}"), END], after)
-    assert (failed.status, failed.error) == ("error", words)
-    assert spoken.status == "success", "a model that speaks of an error"
-    assert worked.status == "success", "a model that worked"
+    spent = result(usage={"inputTokens": 5, "outputTokens": 4})
+    pieces = [chunk(words[:9]), chunk(words[9:])]
+    worked = [chunk("Let me see."), READ, update("c2", status="completed")]
+    failures = [[*pieces, END], [*worked, chunk(words), spent], [*worked, chunk("Half a sen"), chunk(words), END]]
+    for end in await bench.turns(preset, *failures):
+        assert (end.status, end.error) == ("error", words) and end.usage != "complete"
+    spoken = [[chunk(f"It says: {words}"), END], [*worked, *pieces, END], [chunk(words), READ, chunk("Done."), END]]
+    for end in await bench.turns(preset, *spoken):
+        assert end.status == "success", "a model that speaks of an error"
 
 
 @pytest.mark.parametrize("state", ["systemError", "idle"])
@@ -468,6 +496,16 @@ async def test_the_errors_of_one_agent_are_another_ones_words(bench: Bench) -> N
 @pytest.mark.parametrize("preset", ["kimi", "vibe"])
 async def test_an_empty_end_is_an_error(bench: Bench, preset: str) -> None:
     assert [end.status for end in await bench.turns(preset, [END], [chunk(""), END])] == ["error", "error"]
+
+
+async def test_an_end_without_words_is_an_error_of_an_agent_that_tells_none(bench: Bench) -> None:
+    """Kimi asks its model again, and at last gives up: then the turn has failed. To others it is a model's choice."""
+    worked = [chunk("Let me see."), READ, update("c2", status="completed")]
+    thought: Step = {"update": {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "Hm."}}}
+    turns = [[*worked, END], [*worked, thought, END], [*worked, chunk("\n"), END], [*worked, chunk("Done."), END]]
+    fails = ["error", "error", "error", "success"]
+    for preset, expected in (("kimi", fails), ("pi-acp", fails), ("copilot", ["success"] * 4)):
+        assert [end.status for end in await bench.turns(preset, *turns)] == expected
 
 
 async def test_a_version_is_told_without_what_an_agent_adds_to_it(bench: Bench) -> None:

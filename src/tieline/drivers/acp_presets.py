@@ -340,7 +340,7 @@ PRESETS: dict[str, Preset] = {
     "goose": Preset(
         command=("goose",),
         args=("acp",),
-        env={"GOOSE_MODE": "approve"},
+        fixed_env={"GOOSE_MODE": "approve"},
         install="See block.github.io/goose for how to install it.",
         sign_in="Run `goose configure`.",
         features=_features(resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True),
@@ -473,6 +473,7 @@ PRESETS: dict[str, Preset] = {
             command_prefixes=("Requesting approval to Running: ", "Requesting approval to Starting background: "),
             cut_mark="…",
             fork_keeps_servers=True,
+            silence_fails=True,  # a reply without words, or with thoughts alone, is a failure to it
         ),
     ),
     "vibe": Preset(
@@ -625,6 +626,7 @@ PRESETS: dict[str, Preset] = {
             progress="output",
             output_path=("_meta", "terminal_output", "data"),
             output_whole=True,
+            silence_fails=True,
         ),
     ),
     "hermes": Preset(

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 Denial = Literal["told", "ends_turn", "cancelled", "unknown"]
 """What the agent does after a denied call: tells the model, which goes on · ends the turn as if it were answered ·
-ends the turn as cancelled."""
+ends the turn as cancelled. It is told to people: whichever it is, only words after a denial are an answer."""
 
 Spending = Literal["turn", "session", "process", "last_call", "unknown"]
 """Whose tokens it reports at the end of a turn: the turn's · the session's so far · the session's since the agent
@@ -46,7 +46,9 @@ class Traits(Struct, frozen=True, kw_only=True):
     denial_texts: tuple[str, ...] = ()  # patterns of its own text about a denial, which is not the model's answer
     notice_texts: tuple[str, ...] = ()  # patterns of notices of its own that it sends as a part of the answer
     notice_thoughts: tuple[str, ...] = ()  # patterns of what it sends as a thought, and the model has not thought
-    error_texts: tuple[str, ...] = ()  # patterns of errors sent as an answer: a turn with this text alone has failed
+    error_texts: tuple[str, ...] = ()  # patterns of errors sent as an answer: as all that a turn says, or in one piece
+    # It tells no error: an end without words after the last call is, or may be, that of a turn that failed.
+    silence_fails: bool = False
     load_begins: bool = False  # it begins a conversation by an id that it does not know, when it is to load it
     asks_together: bool = False  # an ask names no call and is about all calls that have begun
     failure_path: tuple[str, ...] = ()  # where session updates report a status,

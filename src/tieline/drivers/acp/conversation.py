@@ -246,7 +246,7 @@ class AcpConversation:
         denied = told.denied if status == "success" else told.any_denied if status == "interrupted" else ""
         if denied:  # whatever the agent calls it: neither was the prompt answered, nor did anybody interrupt
             status, error, code = "error", f"the agent ended the turn because this was denied: {denied}", "denied"
-        elif status == "success" and not told.has_output:
+        elif status == "success" and told.unanswered:
             status, error = "error", "the agent ended the turn without an answer"
         elif status == "success" and told.told_error:
             status, error, code = "error", told.told_error, "agent"
@@ -254,8 +254,8 @@ class AcpConversation:
             turn.emit(Error(error, code))
         self._keep_unheard(turn)
         usage = told.usage_of(tokens)
-        if usage == "complete" and status == "interrupted":
-            usage = "partial"  # the model call that was broken off told nothing of what it cost
+        if usage == "complete" and (status == "interrupted" or told.told_error):
+            usage = "partial"  # the model call that was broken off, or failed, told nothing of what it cost
         turn.done(status, error=error, tokens=tokens, usage=usage, native_id=self.native_id)
 
     def _keep_unheard(self, turn: Turn) -> None:

@@ -87,8 +87,9 @@ class AcpNormaliser:
         self._changes: dict[str, tuple[str | None, str]] = {}  # path → its text before the turn, and the diff since
         self._texts = 0
         self._last_text = ""
+        self._last_chunk = ""  # of text, since the last call began
         self._denied = ""  # the call that was denied last
-        self._answered = True  # there is something of the model since then
+        self._answered = True  # there are words of the model since then; another call may be of the same reply
         self._delegated = False  # a subagent was at work
         self._failed = False  # the agent said so, beside what it says as text
         self._chunk_tokens: dict[str, int] = {}
@@ -152,11 +153,18 @@ class AcpNormaliser:
 
     @property
     def told_error(self) -> str:
-        """The turn's last text, where that is an error of the agent's and not an answer of the model's."""
+        """The turn's last words, where they are an error of the agent's and not an answer of the model's: they are all
+        that the turn says, or came in one piece, as no model speaks."""
         if self._failed:
             return self._last_text or "the agent does not say why"
-        alone = self._texts == 1 and not self._tools
-        return self._last_text if alone and _matches(self._traits.error_texts, self._last_text) else ""
+        alone = self._last_text if self._texts == 1 and not self._tools else ""
+        said = (alone, self._last_chunk.strip())
+        return next((text for text in said if text and _matches(self._traits.error_texts, text)), "")
+
+    @property
+    def unanswered(self) -> bool:
+        """It did nothing at all; or said nothing at its end, which with some agents is a failure."""
+        return not self.has_output or (self._traits.silence_fails and not self._last_chunk)
 
     def tokens(self, result: JsonObject) -> Tokens | None:
         """The turn's tokens, as far as a prompt's result and what came before it tell them; None where they tell none.
@@ -201,6 +209,8 @@ class AcpNormaliser:
             if self._item_type is not Text or update.get("messageId") != self._message:
                 self._open_item(Text, update)
             self._parts.append(text)
+            if not text.isspace():
+                self._last_chunk = text
             self._emit(TextDelta(text, self._item))
 
     def _thought_chunk(self, update: dict[str, Any]) -> None:
@@ -322,7 +332,7 @@ class AcpNormaliser:
     def _announce(self, tool: AcpToolCall) -> None:
         tool.announced = True
         self.has_output = True
-        self._answered = self._answered or self._traits.denial == "told"
+        self._last_chunk = ""
         action = self.action(tool)
         self._delegated = self._delegated or isinstance(action, Task)
         self._emit(ToolUse(tool.id, tool.name, action, tool.arguments))

@@ -119,6 +119,18 @@ class EndContract(DriverContractBase):
         assert of(seen, Error)
         assert done(seen).error
 
+    async def test_model_error_that_stays_after_a_tool(self, rig: Rig, place: Path) -> None:
+        """What the agent has done before is no answer either."""
+        self.able(rig, "tools")
+        self.able(rig, "model_error_that_stays")
+        rig.play([Say("Let me see."), Run("touch done.txt")], *[[Fail(400, "scripted refusal")] for _ in range(20)])
+        async with self.session(rig, place) as session:
+            seen = await collect(session.turn("try", timeout=40.0))
+        assert (place / "done.txt").exists(), "else this shows nothing"
+        assert done(seen).status == "error" and done(seen).error, done(seen)
+        assert of(seen, Error)
+        assert done(seen).usage != "complete", "the call that failed is not told"
+
     async def test_cut_stream(self, rig: Rig, place: Path) -> None:
         rig.play([Say("Half a sen"), script.Cut()], [Say("The second try.")])
         async with self.session(rig, place) as session:
