@@ -81,7 +81,7 @@ $(AGENTS): tests/agents/package-lock.json
 test: setup agents browser terminal test-page ## every test, with the real agents and a real browser
 	$(PYTEST) -n $(WORKERS) --dist worksteal
 
-test-agents: setup agents browser $(MORE_AGENTS) $(PYTHON_AGENTS) ## agents that are not part of the set-up, and the longer tests of those that are; writes what it saw
+test-agents: setup agents browser terminal $(MORE_AGENTS) $(PYTHON_AGENTS) ## agents that are not part of the set-up, and the longer tests of those that are; writes what it saw
 	$(PYTEST) -n $(WORKERS) --dist worksteal --record-seen $(SEEN) tests/more_agents
 
 seen: setup agents $(MORE_AGENTS) $(PYTHON_AGENTS) ## the driver contract with every agent; writes what it saw of each, for `make docs`

@@ -25,11 +25,17 @@ SURFACES = {
 """Every place where a person, or a program for them, meets an ask."""
 
 
+ASKED_ELSEWHERE = {"opencode-acp": "the program, the tools and the asks are those of `opencode`, whose rows are played"}
+"""Tested presets without rows → why."""
+
+
 def test_every_driver_has_its_rows() -> None:
     played = {cast.agent for cast in (*CASTS, *MORE_CASTS)}
     types = {"acp" if agent in PRESETS else agent for agent in played}
     assert types == set(BUILT_IN), "a driver without rows in tests/asks/agents.py"
     assert played == set(KINDS)
+    tested = {name for name, preset in PRESETS.items() if preset.tested}
+    assert tested - played == set(ASKED_ELSEWHERE), "a tested preset without rows in tests/asks/agents.py"
 
 
 @pytest.mark.parametrize("cast", (*CASTS, *MORE_CASTS), ids=lambda cast: cast.agent)

@@ -5,7 +5,8 @@ in no time.
 
 The script has the answers to `initialize` and `session/new`, and for each prompt a list of steps; `starting` and
 `opened` are steps before and after the answer to `session/new`. `update` sends a session update; `ask` (with `params`)
-sends a request, may `touch` a file, and waits for the answer; `say` tells something of what came; `wait_for` waits for
+sends a request, may `touch` a file or take steps `meanwhile`, and waits for the answer; `read` reads a file, which may
+be a pipe; `say` tells something of what came; `wait_for` waits for
 a method of the client's; `result` ends the turn.
 """
 
@@ -85,12 +86,16 @@ class Replay:
             self.send({"id": number, "method": step["ask"], "params": {"sessionId": "s", **step["params"]}})
             if "touch" in step:
                 Path(step["touch"]).touch()
+            for meanwhile in step.get("meanwhile", ()):
+                self.step(meanwhile)
             while (call := self.read()) is not None:
                 if call.get("id") == number and "method" not in call:
                     self.seen.append("answer")
                     self.answer = call.get("result", call.get("error"))
                     break
                 self.take(call)
+        elif "read" in step:
+            Path(step["read"]).read_text()
         elif "wait_for" in step:
             while step["wait_for"] not in self.seen and (call := self.read()) is not None:
                 self.take(call)

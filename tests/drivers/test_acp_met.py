@@ -95,7 +95,8 @@ async def test_before_the_first_run_and_after(bench: Bench, monkeypatch: pytest.
 
     await bench.run("peer", config)
     report = await probe_agent("peer", config)
-    assert (report.basis, report.unverified) == ("told", ())
+    streams = ("mcp_servers", "deltas", "thinking", "plans", "diffs")
+    assert (report.basis, report.unverified) == ("told", streams), "nobody has seen them, and it says nothing of them"
     assert (report.proof, report.seen_version, report.seen_at is not None) == ("seen", "9.9", True)
     assert report.features is not None and report.features.attachments == (
         "image/*",
@@ -104,13 +105,17 @@ async def test_before_the_first_run_and_after(bench: Bench, monkeypatch: pytest.
         "application/*",
     )
     assert await viewed(agents) == ("told", before | {"fork", "model", "attachments"}), "also where it was known before"
+    await bench.run("peer", config, "story")
+    report = await probe_agent("peer", config)
+    assert report.unverified == ("mcp_servers", "diffs"), "the others were there"
     kept = json.loads(bench.file.read_text())["peer"]
+    assert {"deltas", "plans", "thinking"} <= set(kept["features"]["shown"])
     assert kept["version"] == "9.9" and kept["when"] > 0 and kept["features"]["fork"] is True
     assert stat.S_IMODE(bench.file.stat().st_mode) == 0o600
     assert [path.name for path in bench.home.iterdir()] == ["agents.json"], "no draft is left"
 
     await bench.run("peer", config, env={"PEER_BARE": "1"})  # another version of it, say
-    assert await viewed(agents) == ("told", (before - {"resume"}) | {"model"})
+    assert await viewed(agents) == ("told", (before - {"resume"}) | {"model", "usage"}), "it showed tokens"
     with pytest.raises(Unsupported, match="resume"):  # declared, and still not there
         open_session("peer", config=config, cwd=bench.place, env=bench.env, policy="full", resume="x")
 
@@ -128,7 +133,8 @@ async def test_what_an_agent_does_not_tell_stays_unverified(bench: Bench, monkey
     assert "unverified: model" in the(first, Warning).message
     assert not of(second, Warning), "once"
     driver = registry.create("odd", config)
-    assert (features_basis(driver), unverified_features(driver)) == ("told", ("model", "steer", "questions", "usage"))
+    left = ("model", "steer", "mcp_servers", "questions", "diffs")
+    assert (features_basis(driver), unverified_features(driver)) == ("told", left), "what its story showed is known"
     (without,) = await bench.run("odd", config, "story")
     assert not of(without, Warning)
 
@@ -196,6 +202,13 @@ def test_what_is_the_same_is_not_written_again_and_a_choice_of_models_is_not_for
     assert (bench.file.stat().st_ino, bench.file.stat().st_mtime_ns) == before
     found = met.get("peer", "p")
     assert found is not None and found.features.model is True
+
+
+def test_what_a_session_showed_is_kept_for_its_version(bench: Bench) -> None:
+    met = ObservedAgents(bench.file)
+    for version, shown, kept in (("1", ("plans",), ["plans"]), ("1", ("diffs",), ["diffs", "plans"]), ("2", (), [])):
+        met.record("peer", "p", version, replace(TOLD, shown=shown))
+        assert json.loads(bench.file.read_text())["peer"]["features"]["shown"] == kept
 
 
 def test_how_it_is_shown() -> None:

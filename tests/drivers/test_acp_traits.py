@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import shlex
 import sys
@@ -677,6 +678,59 @@ async def test_what_openhands_does_not_ask_about_cannot_be_allowed(bench: Bench)
         seen = await bench.turn("openhands", *calls, confirm, ANSWERED, END, on_ask=yes)
         assert the(seen, Ask).withheld and the(seen, Answer).decision == "deny"
         assert json.loads(done(seen).text)["outcome"]["optionId"] == "reject"
+
+
+def confirming(*meanwhile: Step) -> Step:
+    """OpenHands' ask, and what it tells after it."""
+    params = {"toolCall": {"toolCallId": "confirmation-1", "title": "Confirm Agent Actions"}, "options": OPENHANDS}
+    return {"ask": "session/request_permission", "params": params, "meanwhile": meanwhile}
+
+
+def touching(name: str) -> Step:
+    return call(name, title=name, kind="execute", rawInput={"command": f"touch {name}"}, status="in_progress")
+
+
+@pytest.mark.parametrize("late", ["with the ask", "while the first is asked about"])
+async def test_a_call_that_begins_after_the_ask_is_asked_about_too(bench: Bench, late: str) -> None:
+    """OpenHands tells of a call when it gets to it; one with long thoughts comes after the ask."""
+    told = bench.place / "told"
+    os.mkfifo(told)
+    meanwhile = [touching("late")] if late == "with the ask" else [{"read": str(told)}, touching("late")]
+
+    def decide(ask: Ask) -> bool:
+        if late != "with the ask" and ask.action == Command("touch early"):
+            told.write_text("x")
+        return ask.action == Command("touch early")
+
+    seen = await bench.turn("openhands", touching("early"), confirming(*meanwhile), ANSWERED, END, on_ask=decide)
+    assert [ask.action for ask in of(seen, Ask)] == [Command("touch early"), Command("touch late")]
+    assert json.loads(done(seen).text)["outcome"]["optionId"] == "reject"
+
+
+@pytest.mark.parametrize("policy", ["ask", Policy("ask", "allow", "ask")])
+async def test_an_agent_that_runs_a_call_on_the_answer_to_another_is_ended(bench: Bench, policy: Any) -> None:
+    steps = [
+        touching("early"),
+        confirming(),
+        touching("late"),
+        update("early", status="completed"),
+        chunk("Done."),
+        END,
+    ]
+    seen = await bench.turn("openhands", *steps, on_ask=yes, policy=policy)
+    if policy == "ask":
+        assert done(seen).status == "error" and of(seen, Error)[0].code == "denied"
+        assert "late" in of(seen, Error)[0].message
+    else:
+        assert done(seen).status == "success", "the policy allows it anyway"
+
+
+async def test_a_call_of_the_next_reply_is_none_of_that_kind(bench: Bench) -> None:
+    """Whether the call before it tells its end by itself or, as the list of steps, by what it did."""
+    plan: Step = {"update": {"sessionUpdate": "plan", "entries": [{"content": "one", "status": "pending"}]}}
+    for end in (update("early", status="completed"), plan):
+        steps = [touching("early"), confirming(), end, touching("next"), confirming(), chunk("Done."), END]
+        assert done(await bench.turn("openhands", *steps, on_ask=yes)).status == "success"
 
 
 async def test_openhands_system_prompt_is_no_thought(bench: Bench) -> None:

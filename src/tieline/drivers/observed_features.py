@@ -32,13 +32,18 @@ Proof = Literal["tested", "seen", "unverified"]
 Family = Literal["image/*", "audio/*", "text/*", "application/*"]
 
 
+Shown = Literal["deltas", "thinking", "plans", "diffs", "usage", "questions", "mcp_servers"]
+"""Features of which an agent says nothing, and which are seen when they are used."""
+
+
 class ObservedFeatures(Struct, frozen=True, kw_only=True):
-    """Features in an agent's own word."""
+    """Features in an agent's own word, and those that its sessions have shown."""
 
     resume: bool
     fork: bool
     attachments: tuple[Family, ...]
     model: bool | None = None  # None: it was not the occasion
+    shown: tuple[Shown, ...] = ()
 
 
 class Observation(Struct, frozen=True, kw_only=True):
@@ -67,6 +72,8 @@ class ObservedAgents:
         before = self.get(name, program)
         if before is not None and told.model is None:
             told = msgspec.structs.replace(told, model=before.features.model)
+        if before is not None and before.version == version[:MAX_VERSION]:
+            told = msgspec.structs.replace(told, shown=tuple(sorted({*before.features.shown, *told.shown})))
         now = Observation(version=version[:MAX_VERSION], features=told, when=time.time(), program=program)
         news = before is None or msgspec.structs.replace(now, when=before.when) != before
         self._records.put(name, now, write=news or now.when - (before.when if before else 0) > REWRITE_S)

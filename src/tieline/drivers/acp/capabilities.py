@@ -1,12 +1,12 @@
 """An ACP agent's response to `initialize`: its capabilities. Unknown fields are ignored."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from ..observed_features import Family, ObservedFeatures
+from ..observed_features import Family, ObservedFeatures, Shown
 
 
 class AgentInfo(Struct, frozen=True):
@@ -65,8 +65,8 @@ class InitializeResponse(Struct, frozen=True, rename="camel"):
     def accepts_http_mcp(self) -> bool:
         return (self.capabilities.mcp_capabilities or McpCapabilities()).http
 
-    def observed_features(self, model: bool | None) -> ObservedFeatures:
-        """`model`: whether its session offered a choice of them, if that is known."""
+    def observed_features(self, model: bool | None, shown: Iterable[Shown] = ()) -> ObservedFeatures:
+        """`model`: whether its session offered a choice of them, if that is known. `shown`: what was seen of it."""
         taken: dict[str, tuple[Family, ...]] = {
             "image": ("image/*",),
             "audio": ("audio/*",),
@@ -77,6 +77,7 @@ class InitializeResponse(Struct, frozen=True, rename="camel"):
             fork=self.has_session_method("fork"),
             attachments=tuple(family for kind, families in taken.items() if self.accepts(kind) for family in families),
             model=model,
+            shown=tuple(sorted(shown)),
         )
 
 

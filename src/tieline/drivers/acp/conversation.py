@@ -9,7 +9,7 @@ import msgspec
 
 from ...background_tasks import cancel_and_wait
 from ...errors import AgentDied, AgentStartFailed, Unsupported, UsageError
-from ...events import Answer, Ask, Error, Init, Other, Outcome, Question, Warning
+from ...events import Answer, Ask, Error, Init, Other, Outcome, Question, Warning, needs
 from ...policy import Receipt
 from ...processes.async_process import Process
 from ...wire.jsonrpc import Peer, PeerGone, RpcError
@@ -17,6 +17,7 @@ from ..acp_presets import Preset
 from ..base import AskFn, Prompt, Spec
 from ..denial_reasons import PendingReasons, refusal_message
 from ..model_list import ModelList
+from ..observed_features import Shown
 from ..turn_stream import Turn
 from .capabilities import InitializeResponse
 from .events import AcpNormaliser
@@ -51,6 +52,10 @@ MAX_STEERS = 100
 WITHDRAW_S = 1.0
 """How long the withdrawal of open asks may take before the turn is cancelled without it."""
 
+QUIET_S = 0.1
+"""An agent that has said nothing for this long has said what it had to say."""
+ALL_BEGUN_S = 10.0
+"""How long calls may go on to begin that an ask is about."""
 OPENING_S = 1.0
 """How long an agent may take from a request for consent to an open session, if it does not wait for the answer."""
 
@@ -130,6 +135,11 @@ class AcpConversation:
         self._turn_began.set()
         self._task = asyncio.create_task(self._run(turn, blocks))
         return turn
+
+    @property
+    def shown(self) -> set[Shown]:
+        """Features that were seen in this conversation."""
+        return self._normaliser.shown if self.spec.mcp_servers else self._normaliser.shown - {"mcp_servers"}
 
     @property
     def alive(self) -> bool:
@@ -282,6 +292,8 @@ class AcpConversation:
                 return
             if params.get("sessionId") == self.native_id:
                 self._normaliser.feed(params["update"])
+                if (unasked := self._normaliser.take_unasked()) is not None:
+                    self._end_unasked(self._turn, unasked)
                 return
         if self._turn is not None:
             self._turn.emit(Other({"method": method, "params": params}, method))
@@ -312,7 +324,13 @@ class AcpConversation:
                 return await self._consent(turn, params)
             if turn is not None and (questions := asked_questions(self.preset.traits, params)):
                 return await self._answers(turn, params, questions)
-            return CANCELLED if turn is None or turn.ended else await self._permission(turn, params)
+            if turn is None or turn.ended:
+                return CANCELLED
+            try:
+                return await self._permission(turn, params)
+            except TimeoutError:
+                turn.emit(Warning(f"denied: {self.agent} does not come to an end with the calls that it asks about"))
+                return CANCELLED
         if method == "craft/drainMidTurnQueue" and self.preset.traits.steering == "drained":
             messages, self._steers = self._steers, []
             return {"messages": messages}
@@ -325,24 +343,55 @@ class AcpConversation:
         raise RpcError(method, METHOD_NOT_FOUND, f"{method} is not offered")
 
     async def _permission(self, turn: Turn, params: Mapping[str, Any]) -> Any:
-        """Where one answer is for several calls, they are asked about one after the other, and go together."""
-        tools = self._normaliser.calls_asked_about(params)
+        """Where one answer is for several calls, they are asked about one after the other, and go together; so are
+        those that begin meanwhile."""
+        tools: list[AcpToolCall] = []
         answer: Answer | None = None
-        for tool in tools:
-            action = self._normaliser.action(tool)
-            request = await permission_ask(self._next_ask_id(), tool, action, params, self.preset, self.spec.cwd)
-            answer = await self._decide(turn, request)
-            if answer is None:
-                self._refuse(tools, "the turn was interrupted")
-                return CANCELLED
-            if answer.decision == "deny":
-                self._refuse(tools, answer.reason or f"denied by {answer.by}")
-                self._pending_reasons.add(refusal_message(request, answer))
-                break
+        while (answer is None or answer.decision == "allow") and (begun := await self._asked_about(params, tools)):
+            tools += begun
+            for tool in begun:
+                action = self._normaliser.action(tool)
+                request = await permission_ask(self._next_ask_id(), tool, action, params, self.preset, self.spec.cwd)
+                answer = None if turn.interrupted else await self._decide(turn, request)
+                if answer is None:
+                    self._refuse(tools, "the turn was interrupted")
+                    return CANCELLED
+                if answer.decision == "deny":
+                    self._refuse(tools, answer.reason or f"denied by {answer.by}")
+                    self._pending_reasons.add(refusal_message(request, answer))
+                    break
         assert answer is not None
+        if answer.decision == "allow" and self.preset.traits.asks_together:
+            self._normaliser.allowed_together(tools)
         options: list[Mapping[str, Any]] = params.get("options") or []
         preferred = self.preset.traits.preferred_options
         return permission_response(options, answer, lasting=self.preset.supports_always, preferred=preferred)
+
+    async def _asked_about(self, params: Mapping[str, Any], known: list[AcpToolCall]) -> list[AcpToolCall]:
+        """The calls of an ask, beside those that are known. An agent that names none tells of them when it gets to it,
+        also after the ask."""
+        if not self.preset.traits.asks_together:
+            return [] if known else [self._normaliser.permission_requested(params)]
+        await self.wait_until_quiet(ALL_BEGUN_S)
+        return [tool for tool in self._normaliser.calls_asked_about(params) if tool not in known]
+
+    async def wait_until_quiet(self, limit: float) -> None:
+        """Wait until the agent has told what it is about to tell. Raises TimeoutError."""
+        async with asyncio.timeout(limit):
+            seen = -1
+            while seen != self.updates_seen:
+                seen = self.updates_seen
+                await self.drain()  # nothing is read of an agent whose events nobody reads
+                await asyncio.sleep(QUIET_S)
+
+    def _end_unasked(self, turn: Turn, tool: AcpToolCall) -> None:
+        """A call runs on the answer to others. Where the policy does not allow it anyway, nothing but the agent's end
+        keeps it, or the next one, from what it does."""
+        capability = needs(self._normaliser.action(tool))
+        if capability is None or self.spec.policy.level(capability) != "allow":
+            message = f"{self.agent} was ended: it did not ask about this call: {tool.title}"
+            turn.fail(message, code="denied", native_id=self.native_id)
+            self.process.kill()
 
     def _refuse(self, tools: Iterable[AcpToolCall], reason: str) -> None:
         for tool in tools:
@@ -370,6 +419,7 @@ class AcpConversation:
     async def _question(self, turn: Turn, params: Mapping[str, Any]) -> Any:
         questions = parse_questions(params, self.preset.traits)
         title = str(params.get("message", ""))
+        self._normaliser.shown.add("questions")
         request = Ask(self._next_ask_id(), "question", title, questions=questions)
         answer = await self._decide(turn, request)
         if answer is not None:
@@ -379,6 +429,7 @@ class AcpConversation:
     async def _answers(self, turn: Turn, params: Mapping[str, Any], questions: tuple[Question, ...]) -> Any:
         """Questions that come as a request for permission."""
         tool = self._normaliser.permission_requested(params)
+        self._normaliser.shown.add("questions")
         request = Ask(self._next_ask_id(), "question", tool.title, questions=questions)
         answer = await self._decide(turn, request)
         if answer is None or answer.decision == "deny":

@@ -263,15 +263,18 @@ class Acp:
             if talk.offered_models.names:
                 self.offered_models = talk.offered_models
             if not self.tested:
-                told = talk.initialized.observed_features(talk.chooses_model)
-                await asyncio.to_thread(
-                    self.observed.record, self.name, self._program_digest, talk.initialized.version, told
-                )
+                await asyncio.to_thread(self._record, talk)
                 talk.unverified = tuple(name for name in required_features(spec) if name in self.unverified)
             try:
                 yield talk
             finally:
                 await talk.close()
+                if not self.tested and talk.shown:
+                    await asyncio.to_thread(self._record, talk)
+
+    def _record(self, talk: AcpConversation) -> None:
+        told = talk.initialized.observed_features(talk.chooses_model, talk.shown)
+        self.observed.record(self.name, self._program_digest, talk.initialized.version, told)
 
     async def list_models(self, cwd: str, env: Mapping[str, str]) -> ModelList:
         """It tells them with a new session, which ends before anybody says a word in it: nothing needs to hold it."""

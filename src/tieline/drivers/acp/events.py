@@ -12,6 +12,7 @@ from ...events import (
     AnyAction,
     Diff,
     Event,
+    Mcp,
     Other,
     Plan,
     PlanStep,
@@ -30,6 +31,7 @@ from ...events import (
 from ...wire.json_lines import BROKEN_CHARACTER
 from ...wire.json_object import JsonObject
 from ..acp_presets import Preset
+from ..observed_features import Shown
 from ..unified_diff import unified_diff
 from .tools import NOTHING, AcpToolCall, at_path
 
@@ -52,6 +54,7 @@ class AcpNormaliser:
         """`resumed`: what the session spent before is not known."""
         self.commands: tuple[str, ...] = ()
         self.has_output = False  # whether the agent did anything at all in this turn
+        self.shown: set[Shown] = set()  # features that were seen, of the whole session
         self._preset = preset
         self._traits = preset.traits
         self._cwd = f"{cwd}/"
@@ -89,6 +92,8 @@ class AcpNormaliser:
         self._last_text = ""
         self._last_chunk = ""  # of text, since the last call began
         self._denied = ""  # the call that was denied last
+        self._allowed: list[AcpToolCall] = []  # with one answer, and none of them is over
+        self._unasked: AcpToolCall | None = None
         self._answered = True  # there are words of the model since then; another call may be of the same reply
         self._delegated = False  # a subagent was at work
         self._failed = False  # the agent said so, beside what it says as text
@@ -113,6 +118,15 @@ class AcpNormaliser:
         """What a request for permission is about: the call that it names, or all that have begun."""
         begun = [tool for tool in self._tools.values() if tool.announced and not (tool.finished or tool.refused)]
         return begun if self._traits.asks_together and begun else [self.permission_requested(request)]
+
+    def allowed_together(self, tools: Iterable[AcpToolCall]) -> None:
+        """They were allowed with one answer. What begins before any of them is over runs on that answer as well."""
+        self._allowed = [tool for tool in tools if not tool.finished]
+
+    def take_unasked(self) -> AcpToolCall | None:
+        """A call that began on the answer to others, once."""
+        unasked, self._unasked = self._unasked, None
+        return unasked
 
     def permission_requested(self, request: JsonObject) -> AcpToolCall:
         """A request for permission tells of its tool call too, and may be the first to do so."""
@@ -177,6 +191,8 @@ class AcpNormaliser:
             elif all(spent[name] >= before.get(name, 0) for name in spent):  # else it counts anew
                 spent = {name: spent[name] - before.get(name, 0) for name in spent}
         cost = None if self._cost is None else round(self._cost - self._cost_before, 9)
+        if spent:
+            self.shown.add("usage")
         return Tokens(**spent, cost_usd=cost) if spent or cost is not None else None
 
     def usage_of(self, tokens: Tokens | None) -> Literal["complete", "partial", "unknown"]:
@@ -254,6 +270,7 @@ class AcpNormaliser:
 
     def _plan(self, update: dict[str, Any]) -> None:
         self._close_item()
+        self._allowed = []  # the end of a call that has no other
         self._emit_plan(update["entries"])
 
     def _commands(self, update: dict[str, Any]) -> None:
@@ -293,6 +310,10 @@ class AcpNormaliser:
         """The text or thought that was being streamed is complete."""
         if self._item_type is not None:
             text = "".join(self._parts)
+            if self._item_type is Thinking:
+                self.shown.add("thinking")
+            elif len(self._parts) > 1:
+                self.shown.add("deltas")
             if self._item_type is Text and text.strip():
                 self._texts += 1
                 self._last_text = text.strip()
@@ -335,10 +356,15 @@ class AcpNormaliser:
         self._last_chunk = ""
         action = self.action(tool)
         self._delegated = self._delegated or isinstance(action, Task)
+        if isinstance(action, Mcp):
+            self.shown.add("mcp_servers")
+        if self._allowed:
+            self._unasked = tool
         self._emit(ToolUse(tool.id, tool.name, action, tool.arguments))
 
     def _finish(self, tool: AcpToolCall, status: str) -> None:
         tool.finished = True
+        self._allowed = []
         output = tool.result_text
         if status == "failed":
             by_rule = output.endswith(self._preset.refusal_suffixes)
@@ -354,6 +380,7 @@ class AcpNormaliser:
             self._add_changes(tool)
 
     def _emit_plan(self, entries: Iterable[JsonObject]) -> None:
+        self.shown.add("plans")
         steps = [PlanStep(entry["content"], PROGRESS.get(entry["status"], "pending")) for entry in entries]
         self._emit(Plan(tuple(steps)))
 
@@ -379,6 +406,7 @@ class AcpNormaliser:
             )
             self._changes[path] = (first, diff)
         if patch or changes:
+            self.shown.add("diffs")
             told = {path.removeprefix(self._cwd): diff for path, (_, diff) in self._changes.items() if diff}
             self._emit(Diff("".join(told.values()), tuple(told)))
 

@@ -1,6 +1,5 @@
 """The handshake: `initialize`, then a new session, an old one, or a copy of it; then its model and mode."""
 
-import asyncio
 import shlex
 import time
 from collections.abc import Mapping
@@ -21,9 +20,8 @@ from .policy import session_mode
 PROTOCOL = 1
 AUTH_REQUIRED = -32000
 REQUEST_S = 60.0
-QUIET_S = 0.1
-"""An agent that replays history after it has answered is done when it has been quiet for this long."""
 REPLAY_S = 20.0
+"""The longest that an agent may take to replay history after it has answered."""
 EFFORT = "thought_level"
 """What the protocol calls the option."""
 CHOOSES_MODEL = ("session/set_config_option", "session/set_model")
@@ -61,7 +59,7 @@ async def open_session(talk: AcpConversation, peer: Peer) -> None:
             if talk.preset.traits.load_begins and talk.updates_seen == seen:
                 raise talk.start_failed(f"it has no conversation {spec.resume!r}")
             if method == "session/load" and talk.preset.late_replay:
-                await _wait_for_replay(talk)
+                await talk.wait_until_quiet(REPLAY_S)
         session = session or {}
         talk.chooses_model = _has_option(session, "model") or (None if spec.resume else False)
         talk.model = spec.model or _current_value(session, "model")
@@ -131,15 +129,6 @@ def _protect_record(talk: AcpConversation) -> None:
         pattern = talk.preset.record_glob.format(minute=minute, id=talk.native_id)
         for record in Path(talk.spec.env.get("HOME", "/")).glob(pattern):
             record.rename(record.with_name(record.name.replace(minute, f"{minute}-00")))
-
-
-async def _wait_for_replay(talk: AcpConversation) -> None:
-    """Wait until the replayed history has passed."""
-    async with asyncio.timeout(REPLAY_S):
-        seen = -1
-        while seen != talk.updates_seen:
-            seen = talk.updates_seen
-            await asyncio.sleep(QUIET_S)
 
 
 def _has_option(session: SessionResult, what: str) -> bool:

@@ -1,13 +1,17 @@
-"""The features of an agent that is not tested, once it has run: what it said counts, not what a preset expects."""
+"""The features of an agent that is not tested, once it has run: what it said and showed counts, not what a preset
+expects."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
-from ..acp_presets import STREAM, Preset
+from ..acp_presets import Preset
 from ..base import Features
 from ..observed_features import ObservedFeatures
+
+OURS = ("warm", "system", "arguments")
+"""What Tieline does by itself, whatever the agent is."""
 
 
 def merge_observed(preset: Preset, can: Mapping[str, Any], told: ObservedFeatures) -> Features:
@@ -19,12 +23,13 @@ def merge_observed(preset: Preset, can: Mapping[str, Any], told: ObservedFeature
         model=(preset.features.model if _model_by_argument(preset, told) else bool(told.model))
         and can.get("model") is not False,
         attachments=_intersect(can.get("attachments"), told.attachments),
+        **{name: True for name in told.shown if can.get(name) is not False},
     )
 
 
 def unconfirmed(preset: Preset, features: Features, told: ObservedFeatures) -> tuple[str, ...]:
-    """What the agent says nothing about, and the protocol does not demand."""
-    known = {*STREAM.supported(), "resume", "fork", "attachments"}
+    """What the agent says nothing about, and no session of its has shown."""
+    known = {*OURS, "resume", "fork", "attachments", *told.shown}
     if not _model_by_argument(preset, told):
         known.add("model")
     return tuple(name for name in features.supported() if name not in known)

@@ -72,7 +72,7 @@ class _Account:
         self._rig.play([Say("Two words.")])
         ended = done(await collect(session.turn("go on")))
         assert ended.status == "success", (what, ended)
-        told, served = _whole(ended.tokens), self._served()
+        told, served = whole(ended.tokens), self._served()
         if "usage_whole" in self._rig.limits:  # it does not tell of every model call; then the turn says so
             assert ended.usage != "complete" and told[0] <= served[0] and told[1] <= served[1], (what, told, served)
         else:
@@ -97,7 +97,7 @@ class _Account:
                 ended = event
         await breaking
         assert ended is not None and ended.status in ("interrupted", "error"), (what, ended)
-        told, served = _whole(ended.tokens), self._served()
+        told, served = whole(ended.tokens), self._served()
         if "usage_of_broken_call" in self._rig.limits:  # it keeps what such a call told it to itself
             assert told[0] <= served[0], what
         else:
@@ -106,7 +106,7 @@ class _Account:
         assert ended.usage != "complete", what
 
 
-def _whole(tokens: Tokens | None) -> tuple[int, int]:
+def whole(tokens: Tokens | None) -> tuple[int, int]:
     """All that went in, from the cache or not, and all that came out."""
     if tokens is None:
         return 0, 0
