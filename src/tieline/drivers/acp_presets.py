@@ -15,6 +15,9 @@ from .acp_recipes import Recipe
 from .acp_traits import UNKNOWN, Replacements, Traits
 from .base import Features
 
+NO_TOOL_SEEN = "where it was tested it had no tool of its own for this"
+"""Of a line of the receipt: that it would ask is what it is set to, and nobody saw it."""
+
 Control = Literal["", "gemini-rules", "opencode-permission", "codex-filter"]
 """The agent's own rules that a policy is written into; none: the policy lives by what the agent asks."""
 
@@ -56,6 +59,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     # the policy
     control: Control = ""
     asks: tuple[Capability, ...] = ()  # what it asks before, always, when it is started like this
+    no_tools: tuple[Capability, ...] = ()  # of those, what it had no tool for where it was tested: no ask was seen
     mode: str = ""  # the session mode that this takes
     mode_full: str = ""  # the one for a policy that allows everything; none: the same
     mode_env: str = ""  # the variable that sets the mode at the start; none: it is set in the session
@@ -486,6 +490,7 @@ PRESETS: dict[str, Preset] = {
         floor="3.0.2",
         features=_features(resume=True, model=True, attachments=(*IMAGES, *TEXTS), questions=True),
         asks=("file_write", "shell", "network"),
+        no_tools=("network",),
         model_env="VIBE_ACTIVE_MODEL",
         mode="ask",
         fixed_env=_VIBE_ASKS,
@@ -575,6 +580,7 @@ PRESETS: dict[str, Preset] = {
         tested="1.16.0",
         floor="1.16.0",
         asks=("file_write", "shell", "network"),
+        no_tools=("network",),
         mode="always-ask",
         mode_full="always-approve",
         directory_env="TMUX_TMPDIR",  # or commands of all sessions run below the one that was the first

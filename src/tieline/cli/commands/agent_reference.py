@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from ...config import Config
 from ...drivers import registry
+from ...drivers.acp_presets import NO_TOOL_SEEN
 from ...drivers.base import Driver, StartsProgram
 from ...policy import CAPABILITIES, Policy
 
@@ -93,7 +94,11 @@ def _asks(driver: Driver) -> str:
     """What a policy that asks is really held by."""
     receipt = driver.enforce(Policy("ask", "ask", "ask"))
     held = [capability for capability in CAPABILITIES if receipt.of(capability).means == "prompt"]
-    return "everything" if len(held) == len(CAPABILITIES) else ", ".join(held) or "nothing that is promised"
+    seen = [capability for capability in held if NO_TOOL_SEEN not in receipt.of(capability).note]
+    if len(seen) == len(CAPABILITIES):
+        return "everything"
+    unseen = "".join(f"; {capability}: had no tool for it" for capability in held if capability not in seen)
+    return f"{', '.join(seen)}{unseen}" if held else "nothing that is promised"
 
 
 def page(text: str, seen: bytes) -> str:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from ...policy import CAPABILITIES, Capability, Enforcement, Level, Means, Policy, Receipt
-from ..acp_presets import Preset
+from ..acp_presets import NO_TOOL_SEEN, Preset
 from ..base import McpServer, Spec
 from ..repository_settings import repository_folders
 from .claude_program import ENV as CLAUDE_ENV
@@ -112,6 +112,8 @@ def receipt(preset: Preset, policy: Policy, *, trusts_repository: bool = False) 
         if level != "allow":
             if means == "none":
                 notes.append("the agent does not always ask before it")
+            elif capability in preset.no_tools:
+                notes.append(NO_TOOL_SEEN)
             elif capability == "shell":
                 notes.append(preset.unasked)
                 notes.append(REPOSITORY if trusts_repository and preset.repository.names else "")
