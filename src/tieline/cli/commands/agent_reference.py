@@ -12,7 +12,7 @@ from ...config import Config
 from ...drivers import registry
 from ...drivers.acp_presets import NO_TOOL_SEEN
 from ...drivers.base import Driver, StartsProgram
-from ...policy import CAPABILITIES, Policy
+from ...policy import CAPABILITIES, Capability, Policy
 
 BEGIN = "<!-- Made by `make docs` from what the tests saw of each agent (`make seen`), and from the other presets. -->"
 END = "<!-- Here ends what `make docs` made. -->"
@@ -93,7 +93,7 @@ def _tests(name: str, seen: SeenFeatures) -> str:
 def _asks(driver: Driver) -> str:
     """What a policy that asks is really held by."""
     receipt = driver.enforce(Policy("ask", "ask", "ask"))
-    held = [capability for capability in CAPABILITIES if receipt.of(capability).means == "prompt"]
+    held: list[Capability] = [each for each in CAPABILITIES if receipt.of(each).means == "prompt"]
     seen = [capability for capability in held if NO_TOOL_SEEN not in receipt.of(capability).note]
     if len(seen) == len(CAPABILITIES):
         return "everything"
