@@ -65,6 +65,11 @@ def agents_file(env: Mapping[str, str]) -> Path:
     return state(env) / "agents.json"
 
 
+def agent_checks_file(env: Mapping[str, str]) -> Path:
+    """What `tieline agents test` saw agents do here; mode 0600."""
+    return state(env) / "agent-checks.json"
+
+
 def models_file(env: Mapping[str, str]) -> Path:
     """The models that agents listed; mode 0600."""
     return state(env) / "models.json"

@@ -344,10 +344,13 @@ PRESETS: dict[str, Preset] = {
     "goose": Preset(
         command=("goose",),
         args=("acp",),
-        fixed_env={"GOOSE_MODE": "approve"},
-        install="See block.github.io/goose for how to install it.",
+        fixed_env={"GOOSE_MODE": "approve"},  # it comes before its user's settings
+        recipe=acp_recipes.GOOSE,
+        install="npm install -g @aaif/goose-binary-linux-x64, or see block.github.io/goose.",
         sign_in="Run `goose configure`.",
-        features=_features(resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True),
+        features=_features(
+            resume=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True, diffs=False, plans=False
+        ),
         asks=("file_write", "shell", "network"),
         tool_kinds={"shell": "execute", "write": "edit", "edit": "edit", "text_editor": "edit"},
         traits=Traits(
@@ -542,31 +545,43 @@ PRESETS: dict[str, Preset] = {
     "cline": Preset(
         command=("cline",),
         args=("--acp",),
+        env={"CLINE_NO_AUTO_UPDATE": "1"},
+        recipe=acp_recipes.CLINE,
         install="npm install -g cline",
         sign_in="Run `cline auth`.",
-        features=_features(resume=True, model=True, attachments=IMAGES),
+        # Its option for the model is the second of that category: the first one is the provider.
+        features=_features(resume=True, attachments=IMAGES, plans=False),
+        tool_kinds={"spawn_agent": "task"},
         traits=Traits(denial="told", usage="unknown", mcp="refused", steering="none", progress="output"),
     ),
     "droid": Preset(
         command=("droid",),
         args=("exec", "--output-format", "acp"),
         env={"DROID_DISABLE_AUTO_UPDATE": "true", "FACTORY_DROID_AUTO_UPDATE_ENABLED": "false"},
+        recipe=acp_recipes.DROID,
         install="npm install -g droid",
         sign_in="Run `droid` once and sign in, or set FACTORY_API_KEY (its MCP servers get that, too).",
         api_key_vars=("FACTORY_API_KEY",),
-        features=_features(resume=True, model=True, attachments=(*IMAGES, *TEXTS)),
+        features=_features(resume=True, model=True, attachments=(*IMAGES, *TEXTS), plans=False),
+        mode="normal",  # it asks before what changes something; `ls`, `git status` and the like run all the same
+        tool_kinds={"FetchUrl": "fetch", "WebSearch": "fetch", "Task": "task"},
         traits=Traits(denial="ends_turn", usage="unknown", mcp="session", steering="none", progress="output"),
     ),
     "kilo": Preset(
         command=("kilo",),
         args=("acp",),
+        recipe=acp_recipes.KILO,
         install="npm install -g @kilocode/cli",
         sign_in="Run `kilo auth`.",
         features=_features(resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True),
-        # On its own it asks nothing; and a question of its reaches nobody over ACP, the turn would wait for ever.
+        # On its own it asks nothing. What these tools ask reaches nobody over ACP: the turn would wait for ever.
         fixed_env={
-            "KILO_PERMISSION": '{"edit":"ask","bash":"ask","webfetch":"ask","websearch":"ask","question":"deny"}'
+            "KILO_PERMISSION": '{"edit":"ask","bash":"ask","webfetch":"ask","websearch":"ask","question":"deny",'
+            '"suggest":"deny","task":"deny"}'
         },
+        tool_kinds={"task": "task"},
+        plan_tools=("todowrite",),
+        sends_writes=True,
         traits=Traits(denial="ends_turn", usage="last_call", mcp="session", steering="none", progress="output"),
     ),
     "openhands": Preset(
@@ -606,17 +621,32 @@ PRESETS: dict[str, Preset] = {
     "grok": Preset(
         command=("grok",),
         args=("agent", "stdio"),
-        install="See x.ai/cli for how to install it.",
+        # Model calls of its own beside the turn's, whose tokens it does not tell.
+        env={"GROK_TURN_SUMMARY": "false", "GROK_SESSION_RECAP": "false", "GROK_TITLE_REFRESH": "false"},
+        recipe=acp_recipes.GROK,
+        install="npm install -g @xai-official/grok",
         sign_in="Run `grok` once and sign in, or set XAI_API_KEY.",
         api_key_vars=("XAI_API_KEY",),
-        features=_features(resume=True, attachments=(*IMAGES, *TEXTS), usage=True),
+        login_files=(".grok/auth.json",),
+        features=_features(resume=True, model=True, attachments=TEXTS, usage=True),
+        lifting_commands=("always-approve",),
+        tool_kinds={
+            "run_terminal_command": "execute",
+            "monitor": "execute",
+            "write": "edit",
+            "search_replace": "edit",
+            "web_search": "fetch",
+            "web_fetch": "fetch",
+            "spawn_subagent": "task",
+        },
         traits=Traits(
             denial="cancelled",
-            usage="unknown",
+            usage="turn",
             mcp="session",
             steering="none",
             progress="output",
             usage_path=("_meta", "usage"),
+            name_path=("_meta", "x.ai/tool", "name"),
         ),
     ),
     "pi-acp": Preset(

@@ -423,3 +423,152 @@ OPENHANDS = Recipe(
         "usage_of_broken_call",
     ),
 )
+
+GOOSE = Recipe(
+    api="chat",
+    model="gpt-4o",  # one of which it knows that it takes pictures
+    another_model="gpt-4.1",
+    env={
+        "GOOSE_PROVIDER": "openai",
+        "GOOSE_MODEL": "gpt-4o",
+        "OPENAI_HOST": "{url}",
+        "OPENAI_API_KEY": "dummy",
+        "GOOSE_DISABLE_KEYRING": "1",
+        "GOOSE_TELEMETRY_ENABLED": "false",
+        **NOWHERE,
+    },
+    tools={
+        "write": ToolRecipe("write", {"path": "{path}", "content": "{content}"}),
+        "run": ToolRecipe("shell", {"command": "{command}"}),
+    },
+    limits=("usage_whole",),  # it tells the tokens of a turn's last model call alone
+)
+
+DROID = Recipe(
+    api="chat",
+    model="custom:scripted",
+    another_model="custom:another",
+    env={"FACTORY_API_KEY": "fk-dummy", **NOWHERE},
+    files={
+        ".factory/settings.json": {
+            "customModels": [
+                {
+                    "model": name,
+                    "displayName": name,
+                    "id": f"custom:{name}",
+                    "baseUrl": "{url}/v1",
+                    "apiKey": "dummy",
+                    "provider": "generic-chat-completion-api",
+                    "maxOutputTokens": 8192,
+                }
+                for name in ("scripted", "another")
+            ],
+        }
+    },
+    tools={
+        "write": ToolRecipe("Create", {"file_path": "{path}", "content": "{content}"}),
+        "run": ToolRecipe(
+            "Execute",
+            {
+                "command": "{command}",
+                "summary": "Runs a scripted command",
+                "riskLevelReason": "It is scripted",
+                "riskLevel": "low",
+            },
+        ),
+    },
+    limits=(
+        "goes_on_when_denied",  # a denied call ends its turn
+        "command_output",  # it is in a terminal of its own, which the protocol does not show
+        "usage_whole",  # it tells no tokens
+    ),
+)
+
+GROK = Recipe(
+    api="chat",
+    env={"XAI_API_KEY": "dummy", **NOWHERE},
+    files={
+        ".grok/config.toml": """\
+[models]
+default = "scripted"
+
+[model.scripted]
+model = "scripted"
+base_url = "{url}/v1"
+api_key = "dummy"
+
+[model.another]
+model = "another"
+base_url = "{url}/v1"
+api_key = "dummy"
+"""
+    },
+    tools={
+        "write": ToolRecipe("write", {"file_path": "{path}", "content": "{content}"}),
+        "run": ToolRecipe("run_terminal_command", {"command": "{command}", "description": "Scripted"}),
+        "inquire": ToolRecipe("ask_user_question", {"questions": [QUESTION]}, each=CHOICE),
+        "outline": ToolRecipe(
+            "todo_write",
+            {"merge": False, "todos": "{items}"},
+            each={"id": "{number}", "content": "{text}", "status": "{state}"},
+        ),
+    },
+)
+
+CLINE = Recipe(
+    api="chat",
+    env={"CLINE_API_KEY": "dummy", "CLINE_PROVIDER": "openai-compatible", "CLINE_MODEL": "gpt-4o", **NOWHERE},
+    files={
+        ".cline/data/settings/providers.json": {
+            "version": 1,
+            "lastUsedProvider": "openai-compatible",
+            "modes": {},
+            "providers": {
+                "openai-compatible": {
+                    "settings": {
+                        "provider": "openai-compatible",
+                        "apiKey": "dummy",
+                        "model": "gpt-4o",
+                        "baseUrl": "{url}/v1",
+                    },
+                    "updatedAt": "2026-01-01T00:00:00.000Z",
+                    "tokenSource": "manual",
+                }
+            },
+        }
+    },
+    tools={
+        "write": ToolRecipe(
+            "apply_patch", {"input": "*** Begin Patch\n*** Add File: {path}\n{added_lines}*** End Patch\n"}
+        ),
+        "run": ToolRecipe("run_commands", {"commands": ["{command}"]}),
+        "get": ToolRecipe("fetch_web_content", {"requests": [{"url": "{url}", "prompt": "What is there?"}]}),
+    },
+    limits=(
+        "attachment",  # a picture does not reach a model of this provider
+        "model",  # the first of its two options for the model is the provider, which is fixed here
+        "usage_whole",  # it tells no tokens
+    ),
+)
+
+KILO = Recipe(
+    api="chat",
+    model="scripted/model",
+    another_model="scripted/another",
+    env={
+        "KILO_DISABLE_MODELS_FETCH": "1",
+        "KILO_MODELS_PATH": "{home}/models.json",
+        "KILO_DISABLE_LSP_DOWNLOAD": "1",
+        "KILO_DISABLE_AUTOUPDATE": "1",
+        "npm_config_offline": "true",
+    },
+    files={
+        "models.json": {},
+        ".config/kilo/kilo.json": OPENCODE_ACP.files[".config/opencode/opencode.json"],
+    },
+    tools=OPENCODE_ACP.tools,
+    limits=(
+        "goes_on_when_denied",  # a denied call ends its turn
+        "usage_whole",  # it tells the tokens of a turn's last model call alone
+    ),
+)

@@ -1,4 +1,5 @@
-"""What agents reported about themselves when they ran on this machine: `agents.json` in the state directory.
+"""What agents reported about themselves when they ran on this machine: `agents.json` in the state directory; and in
+`agent-checks.json`, what `tieline agents test` saw them do.
 
 It tells people what to expect of an agent. No decision depends on it: what an agent is asked for is checked against
 what it reports when it starts. So an unreadable file counts as none, and one that cannot be written is only not
@@ -51,6 +52,32 @@ class Observation(Struct, frozen=True, kw_only=True):
     features: ObservedFeatures
     when: float
     program: str  # what ran, as a digest: by the same name another program may run tomorrow
+
+
+class CheckRecord(Struct, frozen=True, kw_only=True):
+    """What an agent was seen to do, and not to do, when it was last checked on this machine: names of checks."""
+
+    version: str
+    passed: tuple[str, ...]
+    failed: tuple[str, ...] = ()
+    when: float
+    path: str  # what ran: by the same name another program may run tomorrow
+
+
+class CheckedAgents:
+    """By agent's name. Without a file it is kept for as long as this lives."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._records = AgentRecords(file, CheckRecord, max_file=MAX_FILE)
+
+    def get(self, name: str, path: str) -> CheckRecord | None:
+        """The last time that this program was checked by this name."""
+        return next((record for record in self._records.of(name) if record.path == path), None)
+
+    def record(self, name: str, path: str, version: str, passed: tuple[str, ...], failed: tuple[str, ...]) -> None:
+        """Never raises."""
+        now = CheckRecord(version=version[:MAX_VERSION], passed=passed, failed=failed, when=time.time(), path=path)
+        self._records.put(name, now)
 
 
 class ObservedAgents:

@@ -20,7 +20,7 @@ from ..drivers.base import Driver
 from ..drivers.registry import parse_options
 from ..script import Reply
 from .acp_rig import AcpRig
-from .agent_checks import CountsTokens
+from .agent_checks import CalledModel
 from .model_rig import ModelRig
 from .rig import Rig
 from .rigs.claude_code import ClaudeCodeRig
@@ -72,8 +72,12 @@ class InstalledRig:
         self.options: Mapping[str, Any] = {**rig.options, "env": {**rig.options["env"], "PATH": path}}
 
     @property
-    def model(self) -> CountsTokens | None:
+    def model(self) -> CalledModel | None:
         return self._rig.model if isinstance(self._rig, ModelRig) else None
+
+    @property
+    def another_model(self) -> str:
+        return self._rig.another_model if isinstance(self._rig, ModelRig) else ""
 
     def play(self, *replies: Reply) -> None:
         """In place of what is still unplayed: a turn that ends with a denial leaves its last reply behind."""

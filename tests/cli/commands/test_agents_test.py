@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tieline.cli.commands import agents_test
+from tieline.cli.commands import agents, agents_test
 from tieline.config import Config
 from tieline.drivers.acp import driver as acp
 from tieline.drivers.acp_presets import PRESETS
@@ -27,7 +28,8 @@ from tieline.testing.rig import scratch_env
 PEER = Path(__file__).with_name("lying_acp_agent.py")
 PAGE = Path(__file__).parents[3] / "docs" / "agents.md"
 BINARIES = Path(__file__).parents[2] / "agents/node_modules/.bin"
-CALM = {"text", "command", "edit", "thinking", "interrupt", "policy", "ask", "denial", "model_error", "processes"}
+NOT_SCRIPTED = {"usage", "plan", "question"}
+"""What the stand-in does not claim."""
 
 
 class LyingRig:
@@ -41,10 +43,22 @@ class LyingRig:
         self._played = 0
         command = [sys.executable, "-I", "-S", str(PEER), str(self._folder)]
         asks = ["file_write", "shell", "network"]
-        self.driver = acp.create("liar", {"command": command, "asks": asks})
+        can = {"resume": True, "fork": True, "model": True, "attachments": ["image/*"]}
+        traits = {"steering": "request"}
+        self.driver = acp.create("liar", {"command": command, "asks": asks, "can": can, "traits": traits})
         self.options: Mapping[str, Any] = {"env": scratch_env(folder / "home", path="/usr/bin:/bin", LIES=lies)}
 
+    @property
+    def told(self) -> tuple[int, int]:
+        return 0, 0
+
+    @property
+    def called_as(self) -> list[str]:
+        return (self._folder / "called.txt").read_text().split()
+
     def play(self, *replies: Reply) -> None:
+        for file in (self._folder / "replies").iterdir():
+            file.unlink()
         for reply in replies:
             self._played += 1
             draft = self._folder / "draft"
@@ -63,7 +77,8 @@ class LyingRig:
 async def checked(tmp_path: Path, lies: str) -> dict[str, CheckResult]:
     place = tmp_path / "work"
     place.mkdir()
-    results = await AgentChecks(LyingRig(tmp_path, lies), place).run()
+    rig = LyingRig(tmp_path, lies)
+    results = await AgentChecks(rig, place, model=rig, another_model="another").run()
     assert [result.name for result in results] == [*CHECKS], "each has one row, in order"
     return {result.name: result for result in results}
 
@@ -76,8 +91,8 @@ def failed(results: Mapping[str, CheckResult]) -> dict[str, str]:
 async def test_an_honest_agent_passes(tmp_path: Path) -> None:
     results = await checked(tmp_path, "")
     assert failed(results) == {}
-    assert {name for name, result in results.items() if result.outcome == "passed"} == CALM
-    assert results["resume"].detail == "its driver does not claim `resume`"
+    assert {name for name, result in results.items() if result.outcome == "not offered"} == NOT_SCRIPTED
+    assert results["usage"].detail == "its driver does not claim `usage`"
 
 
 @pytest.mark.slow
@@ -85,19 +100,29 @@ async def test_an_honest_agent_passes(tmp_path: Path) -> None:
     ("lies", "found"),
     [
         ("denied", {"policy": "the command ran, although the policy denies it",
-                    "denial": "the command ran, although it was denied"}),
+                    "denial": "the command ran, although it was denied",
+                    "write_denial": "the file was written, although it was denied",
+                    "fetch_denial": "the page was fetched, although it was denied"}),
         ("early", {"ask": "the command ran before it was allowed",
                    "policy": "the command ran, although the policy denies it",
                    "denial": "the command ran, although it was denied"}),
         ("short", {"ask": "the ask does not show the whole command"}),
         ("success", {"model_error": "the turn ended as success, and its model had refused"}),
+        ("late", {"late_model_error": "the turn ended as success, and its model had refused"}),
+        ("stubborn", {"withdrawn_ask": "the command ran, although nobody allowed it"}),
+        ("deaf", {"attachment": "its model was not told what is in the file",
+                  "steer": "its model was not told what was said"}),
+        ("forgets", {"resume": "its model was not told what had been said before",
+                     "fork": "its model was not told what had been said before"}),
+        ("same_model", {"model": "it asked usual"}),
+        ("no_servers", {"mcp_server": "the server was not started"}),
     ],
 )  # fmt: skip
 async def test_a_lie_is_found(tmp_path: Path, lies: str, found: Mapping[str, str]) -> None:
     results = failed(await checked(tmp_path, lies))
     for name, words in found.items():
         assert words in results.get(name, ""), results
-    if lies == "denied":
+    if lies != "early":
         assert set(results) == set(found), "the others are told as they are"
 
 
@@ -114,15 +139,27 @@ def test_the_table_of_a_liar(
     for name in ("HOME", "TIELINE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     monkeypatch.setenv("TIELINE_CONFIG", str(file))
-    told: dict[str, Any] = {"prompt": "", "own_model": False, "yes": False, "accept_unenforced": False}
-    assert agents_test.show(["liar"], **told, json=False) == 1
+    options: dict[str, Any] = {"prompt": "", "own_model": False, "yes": False, "accept_unenforced": False}
+    assert agents_test.show(["liar"], **options, json=False) == 1
     out, err = capsys.readouterr()
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[0] == "liar 1.0 (unverified), over the scripted model"
-    assert any(line.startswith("✗ does not run what a person denies") and "it was denied" in line for line in lines)
+    assert lines[1 + lines.index(next(line for line in lines if line.startswith("✗ does not run what a person")))] == (
+        "the command ran, although it was denied"
+    )
     assert any(line.startswith("✓ answers a prompt") and line.endswith(" s") for line in lines)
-    assert any(line.startswith("– goes on with an earlier conversation not offered") for line in lines)
-    assert "liar 1.0 does not work: 2 of 14 checks failed" in err
+    assert any(line.startswith("– tells the tokens of a turn not offered") for line in lines)
+    assert max(map(len, out.splitlines())) <= 80
+    assert f"liar 1.0 does not work: 4 of {len(CHECKS)} checks failed" in err
+    # What it did is kept, for the list of the agents of this machine.
+    agents.show(["liar"], all=False, json=False)
+    shown = capsys.readouterr().out
+    assert f"checked here with 1.0, {time.strftime('%Y-%m-%d')}: 14 checks" in shown
+    assert "failed: policy, denial, write_denial, fetch_denial" in shown
+    agents.show(["liar"], all=False, json=True)
+    [told] = json.loads(capsys.readouterr().out)
+    assert told["checked"]["failed"] == ["policy", "denial", "write_denial", "fetch_denial"]
+    assert "text" in told["checked"]["passed"]
 
 
 def test_where_no_agent_is_it_says_what_to_do(cli: CliProcess) -> None:
@@ -156,7 +193,7 @@ async def test_nothing_of_this_machine_reaches_the_agent(tmp_path: Path) -> None
         assert rig.driver.env == {} and "--strict-config" in rig.driver.program.args
     of_presets = [name for name, preset in PRESETS.items() if preset.recipe]
     tested = [name for name, preset in PRESETS.items() if preset.tested]
-    assert of_presets == tested, "what was tested can be tested again"
+    assert {*tested} <= {*of_presets}, "what was tested can be tested again"
     for name in (*installed_agents.OF_THEIR_OWN, *of_presets):
         home = tmp_path / name
         async with installed_agents.installed_rig(name, f"/opt/{name}", home, Config(environ=environ)) as rig:

@@ -8,10 +8,19 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from ... import paths
 from ...config import Config
 from ...drivers import registry
 from ...drivers.base import Driver, Features, StartsProgram
-from ...drivers.observed_features import Basis, Proof, features_basis, proof_of, unverified_features
+from ...drivers.observed_features import (
+    Basis,
+    CheckedAgents,
+    CheckRecord,
+    Proof,
+    features_basis,
+    proof_of,
+    unverified_features,
+)
 from ...drivers.run_as import RunAsDriver
 from ...errors import TielineError
 from ..terminal.sanitize import one_line
@@ -47,6 +56,7 @@ class AgentReport(Struct, frozen=True, kw_only=True):
     proof: Proof | None = None  # how far it is known; None: its driver cannot be loaded
     seen_version: str = ""  # with `seen`: what ran here, by its own word
     seen_at: float | None = None
+    checked: CheckRecord | None = None  # what `tieline agents test` saw it do here
     run_as: str = ""
     features: Features | None = None
     basis: Basis = ""  # what the features rest on
@@ -58,7 +68,7 @@ async def probe_agents(names: Iterable[str], config: Config) -> list[AgentReport
     return list(await asyncio.gather(*(probe_agent(name, config) for name in names)))
 
 
-async def probe_agent(name: str, config: Config) -> AgentReport:
+async def probe_agent(name: str, config: Config, *, within: float = PROBE_S) -> AgentReport:
     """Everything about one agent. Never raises: what is wrong with it is its report."""
     try:
         driver = await asyncio.to_thread(registry.create, name, config)
@@ -82,10 +92,10 @@ async def probe_agent(name: str, config: Config) -> AgentReport:
         "run_as": driver.user if isinstance(driver, RunAsDriver) else "",
     }
     try:
-        async with asyncio.timeout(PROBE_S):
+        async with asyncio.timeout(within):
             probe = await driver.probe(config.for_children())
     except TimeoutError:
-        return AgentReport(name=name, found=False, problem=f"it did not answer within {PROBE_S:g} s", **about)
+        return AgentReport(name=name, found=False, problem=f"it did not answer within {within:g} s", **about)
     except Exception as error:
         return AgentReport(name=name, found=False, problem=f"{type(error).__name__}: {error}", **about)
     problem, hint = probe.problem, probe.hint
@@ -95,6 +105,7 @@ async def probe_agent(name: str, config: Config) -> AgentReport:
     return AgentReport(
         name=name,
         found=probe.found,
+        checked=CheckedAgents(paths.agent_checks_file(config.environ)).get(name, probe.path) if probe.path else None,
         path=probe.path,
         version=probe.version,
         tested_version=probe.version == driver.tested if probe.version and driver.tested else None,
@@ -139,6 +150,13 @@ def proof_text(report: AgentReport) -> str:
             return "unverified"
         case None:
             return ""
+
+
+def checks_text(checked: CheckRecord) -> str:
+    """What was seen of it here, in words."""
+    day = time.strftime("%Y-%m-%d", time.localtime(checked.when))
+    failed = f", failed: {', '.join(checked.failed)}" if checked.failed else ""
+    return f"checked here with {checked.version or 'no version'}, {day}: {len(checked.passed)} checks passed{failed}"
 
 
 def shown_first(reports: Sequence[AgentReport], names: Container[str] = ()) -> tuple[list[AgentReport], int]:
@@ -194,6 +212,8 @@ def plain_lines(reports: Sequence[AgentReport]) -> list[str]:
             lines.append(f"{'':<{width}}  {FEATURES_LABEL[report.basis]}: {', '.join(feature_names(report.features))}")
         if report.basis == "told" and report.unverified:
             lines.append(f"{'':<{width}}  unverified: {', '.join(report.unverified)}")
+        if report.checked:
+            lines.append(f"{'':<{width}}  {one_line(checks_text(report.checked), 400)}")
         if report.problem:
             lines.append(f"{'':<{width}}  problem: {one_line(report.problem, 400)}")
         if report.hint:

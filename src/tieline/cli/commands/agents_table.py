@@ -52,7 +52,15 @@ def _here(reports: Sequence[AgentReport]) -> Table:
 
 
 def _proof(report: AgentReport) -> Text:
-    """In a word: the versions stand beside each other."""
+    """In a word: the versions stand beside each other. Checks count for the version that they were made with."""
+    proof = _proof_word(report)
+    if (checked := report.checked) and checked.version == report.version:
+        total = len(checked.passed) + len(checked.failed)
+        proof.append(f", {len(checked.passed)}/{total} here", "yellow" if checked.failed else "green")
+    return proof
+
+
+def _proof_word(report: AgentReport) -> Text:
     if report.proof == "tested":
         return Text(f"tested {report.tested}", "yellow" if report.tested_version is False else "green")
     if report.proof == "seen":

@@ -6,6 +6,7 @@ looked for and opened. Its own model is asked for a word only after its user was
 
 import asyncio
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -16,9 +17,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ... import config as configuration
+from ... import paths
 from ...api import open_session
 from ...config import Config
 from ...drivers import registry
+from ...drivers.observed_features import CheckedAgents
 from ...errors import TielineError, UnknownAgent, UsageError
 from ...events import Done
 from ...testing.agent_checks import AgentChecks, CheckResult
@@ -35,6 +38,9 @@ TURN_S = 300.0
 OWN_PROMPT = "Reply with this one word and nothing else: switchboard"
 NO_MODEL = "scripted"
 """The agent that needs no program: it is not meant where "every agent of this machine" is."""
+PROBE_S = 90.0
+"""An agent that is to be tested may take longer to tell its version than one in a list."""
+WIDTH = 80
 SIGNS = {"passed": "✓", "failed": "✗", "not offered": "–"}
 
 OnResult = Callable[[CheckResult], None]
@@ -72,7 +78,7 @@ def show(names: Sequence[str], *, prompt: str, own_model: bool, yes: bool, accep
             _confirm(wanted, prompt)
     results: list[AgentTestResult] = []
     for name in wanted:
-        report = asyncio.run(probe_agent(name, config))
+        report = asyncio.run(probe_agent(name, config, within=PROBE_S))
         scripted = not prompt and report.found and set_up_of(name, config) is not None
         if scripted:
             if not json:
@@ -123,12 +129,15 @@ async def run_checks(report: AgentReport, config: Config, tell: OnResult = lambd
         place.mkdir()
         try:
             async with installed_rig(report.name, report.path, home, config) as rig:
-                checks = await AgentChecks(rig, place, model=rig.model, report=tell).run()
+                checking = AgentChecks(rig, place, model=rig.model, another_model=rig.another_model, report=tell)
+                checks = await checking.run()
         except TielineError as error:
             return replace(result, problem=error.message, hint=error.hint)
-    failed = [check.title for check in checks if check.outcome == "failed"]
+    failed = tuple(check.name for check in checks if check.outcome == "failed")
     problem = f"{len(failed)} of {len(checks)} checks failed" if failed else ""
-    passed = {check.name for check in checks if check.outcome == "passed"}
+    passed = tuple(check.name for check in checks if check.outcome == "passed")
+    checked = CheckedAgents(paths.agent_checks_file(config.environ) if config.environ else None)
+    checked.record(report.name, report.path, report.version, passed, failed)
     return replace(result, works=not failed, opened=bool(passed), checks=tuple(checks), problem=problem, hint="")
 
 
@@ -193,8 +202,9 @@ def _title(report: AgentReport) -> str:
 
 def _print_check(check: CheckResult) -> None:
     after = check.outcome if check.outcome == "not offered" else f"{check.seconds:.1f} s"
-    line = f"  {SIGNS[check.outcome]} {check.title:<46} {after:>11}"
-    print(f"{line}  {one_line(check.detail, 300)}".rstrip(), flush=True)
+    print(f"  {SIGNS[check.outcome]} {check.title:<46} {after:>11}", flush=True)
+    for line in textwrap.wrap(one_line(check.detail, 300), WIDTH - 4):
+        print(f"    {line}", flush=True)
 
 
 def _print(result: AgentTestResult) -> None:
