@@ -346,7 +346,7 @@ PRESETS: dict[str, Preset] = {
         args=("acp",),
         fixed_env={"GOOSE_MODE": "approve"},  # it comes before its user's settings
         recipe=acp_recipes.GOOSE,
-        install="npm install -g @aaif/goose-binary-linux-x64, or see block.github.io/goose.",
+        install="See block.github.io/goose for how to install it.",
         sign_in="Run `goose configure`.",
         features=_features(
             resume=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True, diffs=False, plans=False

@@ -27,6 +27,7 @@ class Droid(Harness):
     display_name = "Droid"
     programs = ("droid",)
     folders = (".factory",)
+    tested = "0.215.0"
     capabilities = Capabilities(
         hooks="command hooks",
         mid_turn="after a tool call (hook)",

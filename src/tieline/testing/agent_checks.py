@@ -7,7 +7,7 @@ needs no pytest: it is part of what is installed.
 import asyncio
 import base64
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -89,8 +89,10 @@ class NotOffered(Exception):
 
 
 class CalledModel(Protocol):
-    called_as: list[str]
-    """By which names it was asked for, call by call."""
+    @property
+    def called_as(self) -> Sequence[str]:
+        """By which names it was asked for, call by call."""
+        ...
 
     @property
     def told(self) -> tuple[int, int]:

@@ -68,8 +68,9 @@ async def probe_agents(names: Iterable[str], config: Config) -> list[AgentReport
     return list(await asyncio.gather(*(probe_agent(name, config) for name in names)))
 
 
-async def probe_agent(name: str, config: Config, *, within: float = PROBE_S) -> AgentReport:
+async def probe_agent(name: str, config: Config, *, within: float = 0.0) -> AgentReport:
     """Everything about one agent. Never raises: what is wrong with it is its report."""
+    within = within or PROBE_S
     try:
         driver = await asyncio.to_thread(registry.create, name, config)
     except TielineError as error:
