@@ -21,6 +21,7 @@ from tests.hub.test_hooks import toml
 from tieline.harnesses import registry
 from tieline.harnesses.copilot_terminal import CopilotTerminal
 from tieline.harnesses.gemini_terminal import GeminiTerminal
+from tieline.harnesses.kimi_terminal import KimiTerminal
 from tieline.harnesses.pi_terminal import PiTerminal
 from tieline.harnesses.qwen_terminal import QwenTerminal
 from tieline.harnesses.vibe_terminal import VibeTerminal
@@ -127,6 +128,7 @@ TERMINAL_ONLY = {
     "qwen": QwenTerminal,
     "pi": PiTerminal,
     "vibe": VibeTerminal,
+    "kimi": KimiTerminal,
 }
 """Harnesses that take an answer at the terminal alone: the tests of each in its terminal have what is shown of them."""
 

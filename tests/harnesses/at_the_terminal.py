@@ -18,15 +18,17 @@ QUESTIONS = {
     "qwen": "Yes, allow once",
     "copilot": "Do you want to",
     "vibe": "Permission for the",
+    "kimi": "Approve once",
 }
 """What each shows when it asks for a permission. Pi asks for none, and its model asks nothing."""
 YES = {"claude-code": "Enter", "codex": "y", "opencode": "Enter", "gemini": "Enter", "qwen": "Enter",
-       "copilot": "Enter", "vibe": "Enter"}  # fmt: skip
+       "copilot": "Enter", "vibe": "Enter", "kimi": "Enter"}  # fmt: skip
 """The key that allows it there."""
 WAITING_WORDS = {
     "codex": "Messages to be submitted after next tool call",
     "opencode": "QUEUED",
     "pi": "Steering: ",
+    "kimi": "✨ words in between",
 }
 """What each shows of words that came while a tool runs. Of Claude Code's, its transcript tells."""
 OTHER_MODEL = "other"
@@ -42,7 +44,7 @@ def asks_for_commands(harness: str, home: HarnessHome) -> None:
             (home.project / "opencode.json").write_bytes(msgspec.json.encode(settings))
         case "gemini":
             home.argv = home.argv[: home.argv.index("--approval-mode")]
-        case "copilot" | "vibe":
+        case "copilot" | "vibe" | "kimi":
             home.argv = home.argv[:1]
         case "pi":  # which compacts no history as short as this one
             settings = {"compaction": {"keepRecentTokens": 1}}
@@ -87,6 +89,7 @@ MODES = {
     "qwen": ("BTab", "shift + tab to cycle"),
     "copilot": ("BTab", "Plan ·"),
     "vibe": ("BTab", "auto approve"),
+    "kimi": ("BTab", "Plan mode: ON"),
 }
 """The key or the command for another mode, and what the terminal shows then. Pi has none."""
 MODELS = {
@@ -97,6 +100,7 @@ MODELS = {
     "qwen": OTHER_MODEL,
     "pi": "another",
     "vibe": "another",
+    "kimi": "another",
 }
 """The model that `choose_model` chooses. Copilot has no other without an account."""
 COMPACT = {
@@ -108,8 +112,18 @@ COMPACT = {
     "pi": ("/compact", "Compacted"),
     "copilot": ("/compact", "Compaction completed"),
     "vibe": ("/compact", "Compaction completed"),
+    "kimi": ("/compact", "Compaction complete"),
 }
 """The command, and what the terminal shows when it is over."""
+
+
+async def say_in_a_turn(harness: str, terminal: TmuxTerminal, words: str) -> None:
+    """So that they go into the turn that runs. Kimi keeps what is sent as always for its next turn."""
+    if harness != "kimi":
+        await terminal.submit(words)
+        return
+    await terminal.type(words)
+    await terminal.key("C-s")
 
 
 async def words_wait(harness: str, home: HarnessHome, terminal: TmuxTerminal) -> None:
@@ -159,6 +173,10 @@ async def choose_model(harness: str, terminal: TmuxTerminal) -> None:
             await terminal.submit("/model")  # it says nothing when it is chosen
             await terminal.shows("› another")
             await terminal.answer("Select Model", "Escape")
+        case "kimi":
+            await terminal.submit("/model")
+            await terminal.answer("❯ scripted", "Down")
+            await terminal.answer("❯ another", "Enter")
         case "gemini":
             await terminal.submit("/model set gemini-2.5-pro")
             await terminal.shows("Model set to gemini-2.5-pro")

@@ -18,6 +18,7 @@ from tests.harnesses.at_the_terminal import (
     choose_mode,
     choose_model,
     inquiring,
+    say_in_a_turn,
     words_wait,
 )
 from tests.harnesses.desk import BOUND
@@ -38,7 +39,7 @@ from tieline.testing.wait_for import eventually
 
 ATTACHED = [name for name in registry.names() if registry.create(name).attach_terms is not None]
 TERMINALS: dict[str, HarnessHomeFactory] = {**HOMES, "qwen": qwen_home}
-ELSEWHERE = {"copilot", "pi", "vibe"}
+ELSEWHERE = {"copilot", "kimi", "pi", "vibe"}
 """Those that `make test-agents` holds to it."""
 PROMPT, ANSWER, WORDS = "the first", "The first has ended.", "words in between"
 UNTIL = "until test -e go; do sleep 0.1; done"
@@ -81,7 +82,7 @@ async def hold_to_the_table(
         look = Look(harness, at, told_by(harness) - elsewhere)
         deltas = await stack.enter_async_context(look.at_deltas())
         terminal = await stack.enter_async_context(at.home.terminal())
-        if harness not in ("copilot", "opencode"):  # whose sessions begin with their first prompt
+        if harness not in ("copilot", "kimi", "opencode"):  # whose sessions begin with their first prompt
             await at.session("attached", "idle", 0)
         session = await look.at_a_turn(terminal)
         before = session.model
@@ -167,7 +168,7 @@ class Look:
         if any(isinstance(event, ToolUse) and has_command(event) for event in log):
             self.seen.add("tool_start")
         if "words_in_a_turn" in self._told:
-            await terminal.submit(WORDS)
+            await say_in_a_turn(self._harness, terminal, WORDS)
             await words_wait(self._harness, at.home, terminal)
         (project / "go").touch()
         await terminal.shows(ANSWER)

@@ -25,7 +25,6 @@ async def test_it_registers_with_its_first_prompt_and_has_its_messages_at_the_en
         mesh_hub(tmp_path) as hub,
         home.terminal() as terminal,
     ):
-        await terminal.answer("Trust this folder?", "Enter")
         await terminal.shows("No session yet")
         assert not hub.agents
         home.rig.play(

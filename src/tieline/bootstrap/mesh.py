@@ -38,6 +38,7 @@ REACHES: Mapping[str, str] = {
     "copilot": "copilot_reach:CopilotReach",
     "qwen": "qwen_reach:QwenReach",
     "vibe": "vibe_reach:VibeReach",
+    "kimi": "kimi_reach:KimiReach",
     "pi": "pi_reach:PiReach",
 }
 """Harness → the module and class of the live way into its sessions, made with the environment."""

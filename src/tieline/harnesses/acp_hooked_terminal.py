@@ -129,6 +129,10 @@ class HookedTerminal(TranscriptTerminal[Events]):
             self._prompted_at = time.monotonic()
         self._changed.set()
 
+    def look(self) -> None:
+        """Its record may have grown, of which no hook tells."""
+        self._changed.set()
+
     async def stop(self) -> None:
         await super().stop()
         await cancel_and_wait(*(prompt.asking for prompt in self._prompts.values()))

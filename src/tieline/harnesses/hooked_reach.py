@@ -66,6 +66,8 @@ class HookedReach:
     terminal: ClassVar[type[HookedTerminal[Any]]]
     start_event: ClassVar[str] = "SessionStart"
     end_event: ClassVar[str] = "SessionEnd"
+    looks: ClassVar[bool] = False
+    """Whether records are looked at again and again, since not all turns begin with a hook."""
     rungs: frozenset[Rung] = frozenset()
     in_memory: frozenset[Rung] = frozenset()
     attacher: Attacher | None = None
@@ -189,6 +191,9 @@ class HookedReach:
             if not self._looked:
                 self._looked = True
                 await attacher.only(self.harness, self._terminals.keys())
+        if self.looks:
+            for terminal in self._terminals.values():
+                terminal.look()
         if self._kept != self._sessions:
             self._kept = dict(self._sessions)
             await asyncio.to_thread(self._keep, self._kept)

@@ -5,10 +5,12 @@ from typing import Any
 from .base import (
     KEY_VARIABLE,
     SERVER,
+    AttachTerms,
     Capabilities,
     Harness,
     InstallOptions,
     ManagedFile,
+    TerminalEvents,
     hook_command,
     is_our_handler,
     is_ours,
@@ -31,6 +33,31 @@ TOOL_TIMEOUT_MS = 330_000
 class Kimi(Harness):
     name = "kimi"
     display_name = "Kimi Code"
+    attach_terms = AttachTerms(
+        reads="the records of its sessions (~/.kimi-code/sessions), as they grow",
+        can="watch a session and see what it asks",
+        cannot="prompt, steer or interrupt it, answer its permission prompts and questions",
+        tells=TerminalEvents(
+            session_start="`SessionStart` hook, with its first prompt",
+            session_end="`SessionEnd` hook, or its process goes",
+            prompt="record",
+            words_in_a_turn="record",
+            text="record, a whole text at a time",
+            text_deltas="",
+            tool_start="record",
+            tool_end="record",
+            permission_ask="record",
+            answer_at_the_terminal="record",
+            question="record",
+            turn_end="record",
+            compaction="record, with the next turn",
+            idle_or_busy="record",
+            model_change="record, with the next answer",
+            mode_change="record, with the next prompt",
+            usage="record",
+        ),
+    )
+    resume_command = ("kimi", "--session")
     programs = ("kimi",)
     package = "@moonshot-ai/kimi-code"
     folders = (".kimi-code",)

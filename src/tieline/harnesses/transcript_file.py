@@ -84,9 +84,13 @@ class TranscriptFile:
         """None: the line says nothing to us, or is none."""
         raise NotImplementedError
 
+    def open(self) -> int:
+        """A descriptor. It never waits, also where the path is a pipe's."""
+        return os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+
     def read(self) -> tuple[list[TranscriptLine], bool]:
         """What was added, as far as it is whole; and whether there is more. Raises OSError."""
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = self.open()
         try:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode):

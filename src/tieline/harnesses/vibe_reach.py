@@ -57,6 +57,7 @@ class _Lease(Struct, frozen=True):
 class VibeReach(HookedReach):
     harness = "vibe"
     terminal = VibeTerminal
+    looks = True
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._home = Path(env.get("VIBE_HOME") or Path(env.get("HOME", "/")) / ".vibe")
@@ -108,9 +109,6 @@ class VibeReach(HookedReach):
             if known is None or (known.process, known.cwd) != (session.process, session.cwd):
                 self._sessions[id] = session
         await super()._look(observer)
-        for terminal in self._terminals.values():
-            if isinstance(terminal, VibeTerminal):
-                terminal.look()
 
     def _find_sessions(self) -> dict[str, TerminalSession]:
         """Those that people have opened in terminals, one of each process: it may have leases beside that of its

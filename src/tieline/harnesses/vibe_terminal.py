@@ -2,17 +2,12 @@
 also what is asked and what became of that. Vibe takes nothing from elsewhere: what it asks is answered at the terminal,
 and shown as long as it is asked."""
 
-import asyncio
-from collections.abc import Callable
-from pathlib import Path
-
 from ..drivers.acp.permissions import permission_ask, questions_of
 from ..drivers.acp.tools import AcpToolCall
 from ..events import Ask
-from ..sessions.attached_session import AttachedSession
 from ..wire.json_object import JsonDict
-from .acp_hooked_terminal import HookedTerminal, HookNote
 from .acp_transcript import fields_in, members, text_in
+from .recorded_asks_terminal import Decision, RecordedAsksTerminal
 from .transcript_file import TranscriptCursor, TranscriptLine
 from .vibe_record import VibeRecord
 from .vibe_transcript import PRESET, VibeEvents, tool_name
@@ -21,24 +16,9 @@ QUESTION = "ask_user_question"
 """Its tool for that."""
 
 
-class VibeTerminal(HookedTerminal[VibeEvents]):
+class VibeTerminal(RecordedAsksTerminal[VibeEvents]):
     harness = "vibe"
     how = "Vibe takes nothing from other programs"
-
-    def __init__(
-        self,
-        process: int,
-        session: str,
-        cwd: str,
-        path: Path,
-        *,
-        since: Callable[[], float | None],
-        reading: asyncio.Semaphore,
-    ) -> None:
-        super().__init__(process, session, cwd, path, since=since, reading=reading)
-        self._asked_about: dict[str, str] = {}  # what is asked → the call that it is about
-        self._unshown: dict[str, JsonDict] = {}  # what is asked and not shown yet
-        self._caught_up = False
 
     def _new_events(self, cursor: TranscriptCursor) -> VibeEvents:
         return VibeEvents(self._session, self._cwd, cursor)
@@ -46,52 +26,18 @@ class VibeTerminal(HookedTerminal[VibeEvents]):
     def _new_file(self, cursor: TranscriptCursor) -> VibeRecord:
         return VibeRecord(self._path, cursor)
 
-    def look(self) -> None:
-        """Its record may have grown: nothing tells that a turn begins."""
-        self._changed.set()
+    def _begins(self, line: TranscriptLine) -> bool:
+        return line.message.get("kind") == "begin"
 
-    async def stop(self) -> None:
-        await super().stop()
-        self._unshown.clear()
-        self._caught_up = False  # an open turn is read once more when its terminal has ended
-
-    def _is_prompt(self, note: HookNote) -> bool:
-        return False
-
-    async def _is_over(self) -> bool:
-        return False  # the record tells it
-
-    async def _on_note(self, attached: AttachedSession, note: HookNote) -> None:
-        """The record tells all that the hooks tell."""
-
-    async def _tell_line(self, attached: AttachedSession, line: TranscriptLine) -> None:
-        await super()._tell_line(attached, line)
+    def _asked_in(self, line: TranscriptLine) -> tuple[str, JsonDict] | None:
         told = fields_in(line.message, "told")
-        match line.message.get("kind"):
-            case "begin":
-                self._asked_about.clear()
-                self._unshown.clear()
-            case "asked" if self._events.turn is not None:
-                self._unshown[text_in(told, "id")] = told
-            case "answered":
-                id = text_in(told, "id")
-                if (asked := self._unshown.pop(id, None)) and self._caught_up:
-                    await self._show_asked(attached, id, asked)
-                if (call := self._asked_about.pop(id, None)) is not None:
-                    await self._close(attached, call, "allow" if _is_allowed(fields_in(told, "output")) else "deny")
-            case _:
-                pass
+        return (text_in(told, "id"), told) if line.message.get("kind") == "asked" else None
 
-    async def _settle(self, attached: AttachedSession) -> None:
-        """What was asked and decided before we came, or is read once more, is not asked again."""
-        self._caught_up = True
-        for id in list(self._unshown):
-            await self._show_asked(attached, id, self._unshown.pop(id))
-
-    async def _show_asked(self, attached: AttachedSession, id: str, told: JsonDict) -> None:
-        ask = await self._build_ask(told)
-        self._asked_about[id] = ask.tool
-        await self._show(attached, ask)
+    def _decided_in(self, line: TranscriptLine) -> tuple[str, Decision] | None:
+        if line.message.get("kind") != "answered":
+            return None
+        told = fields_in(line.message, "told")
+        return text_in(told, "id"), "allow" if _is_allowed(fields_in(told, "output")) else "deny"
 
     async def _build_ask(self, told: JsonDict) -> Ask:
         detail = fields_in(told, "detail")

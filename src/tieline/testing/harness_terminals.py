@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -44,7 +45,7 @@ class HarnessHome:
 START_S = 180.0
 """A harness takes input within this time, also on a machine that runs many others."""
 READY = ("? for shortcuts", "ctrl+p", "Type your message", "scripted •", "tokens (0%)", "Trust this folder?",
-         "? help")  # fmt: skip
+         "? help", "context: ")  # fmt: skip
 """What each shows in or below its empty input."""
 
 HarnessHomeFactory = Callable[[Path, Path], AbstractAsyncContextManager[HarnessHome]]
@@ -139,6 +140,10 @@ async def kimi_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, N
     """`binaries` has Kimi Code, and the Node.js that it needs."""
     home, project = root / "home", _project(root)
     async with KimiRig(home, binaries) as rig:
+        name = f"wd_{project.name}_{sha256(str(project).encode()).hexdigest()[:12]}"
+        trusted = home / ".kimi-code/workspace-trust" / name
+        trusted.parent.mkdir(parents=True)
+        trusted.write_bytes(msgspec.json.encode({"root": str(project), "trustedAt": 0}))
         yield HarnessHome(rig, home, project, (str(binaries / "kimi"), "--yolo"), rig.options["env"])
 
 
