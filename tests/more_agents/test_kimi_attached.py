@@ -17,7 +17,7 @@ from tests.more_agents.test_qwen_terminal import answers, each_once, kinds, turn
 from tieline.errors import TielineError
 from tieline.events import Command, Done, Edit, Error, ToolResult, TurnStarted
 from tieline.protocol.request_bodies import Decision
-from tieline.script import Fail, Run, Say, Stall, Think, Write
+from tieline.script import Call, Fail, Run, Say, Stall, Think, Write
 from tieline.sessions.attached_session import ANSWER_THERE
 from tieline.testing.harness_terminals import HarnessHome, kimi_home
 from tieline.testing.wait_for import eventually
@@ -109,30 +109,43 @@ async def test_a_terminal_is_read_and_what_it_asks_is_shown_until_it_is_decided_
         told = await turn(at, terminal, 5, "Interrupted by user")
         assert isinstance(done := told[-1], Done) and done.status == "interrupted"
 
+        # What a subagent asks is shown as well; what it spends is not told.
+        work = Call("Agent", {"description": "look", "prompt": "run a command", "subagent_type": "coder"})
+        play([work], [Run("touch below")], [Say("It is there.")], [Say("It was delegated.")])
+        await terminal.submit("delegate it")
+        ask = await at.ask()
+        assert isinstance(ask.ask.action, Command) and ask.ask.action.command == "touch below"
+        assert ask.ask.at_terminal == ANSWER_THERE
+        await terminal.answer(ASKED, "Enter")
+        told = await turn(at, terminal, 6, "It was delegated.")
+        assert kinds(told) == ["TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "Text", "Done"]
+        assert answers(told) == [("terminal", "allow")]
+        assert isinstance(done := told[-1], Done) and done.usage == "partial"
+
         # An error of its model is one.
         play([Fail(400, "scripted refusal")])
         await terminal.submit("try")
-        told = await turn(at, terminal, 6, status="failed")
+        told = await turn(at, terminal, 7, status="failed")
         assert isinstance(error := told[-2], Error) and "scripted refusal" in error.message
         assert isinstance(done := told[-1], Done) and done.status == "error" and "scripted refusal" in done.error
 
         # What was decided in a turn is told once, though the hub and then the terminal die in its midst.
-        play([Run("touch seventh; until test -e on; do sleep 0.1; done")], [Run("touch eighth; sleep 100")])
+        play([Run("touch one; until test -e on; do sleep 0.1; done")], [Run("touch other; sleep 100")])
         await terminal.submit("run both")
         await terminal.answer(ASKED, "Enter")
-        await eventually((project / "seventh").exists, "its tool does not run", timeout=BOUND)
-        await at.session("attached", "working", 6)
+        await eventually((project / "one").exists, "its tool does not run", timeout=BOUND)
+        await at.session("attached", "working", 7)
         await at.kill_hub()
         await at.start_hub()
         (project / "on").touch()
         ask = await at.ask()
-        assert isinstance(ask.ask.action, Command) and "touch eighth" in ask.ask.action.command
+        assert isinstance(ask.ask.action, Command) and "touch other" in ask.ask.action.command
         await terminal.answer(ASKED, "Enter")
         async with asyncio.timeout(BOUND):
             while await at.client.asks():  # noqa: ASYNC110 (a client looks)
                 await asyncio.sleep(0.1)
         await terminal.kill()
-        told = await turn(at, terminal, 7, status="closed")
+        told = await turn(at, terminal, 8, status="closed")
         assert kinds(told) == [
             "TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "ToolUse", "Ask", "Answer", "ToolResult", "Error",
             "Done",

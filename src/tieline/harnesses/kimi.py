@@ -25,6 +25,8 @@ HOOKS = (
     "SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "Stop", "StopFailure", "Interrupt",
     "SessionEnd",
 )  # fmt: skip
+ATTACH_HOOKS = ("PermissionRequest", "PermissionResult")
+"""Of what subagents ask: the session's record has what its own agent asks."""
 HOOK_TIMEOUT_S = 10
 TOOL_TIMEOUT_MS = 330_000
 """Longer than the longest wait of a tool of ours."""
@@ -46,8 +48,8 @@ class Kimi(Harness):
             text_deltas="",
             tool_start="record",
             tool_end="record",
-            permission_ask="record",
-            answer_at_the_terminal="record",
+            permission_ask="record, or `PermissionRequest` hook",
+            answer_at_the_terminal="record, or `PermissionResult` hook",
             question="record",
             turn_end="record",
             compaction="record, with the next turn",
@@ -112,4 +114,5 @@ def _server(options: InstallOptions) -> dict[str, Any]:
 
 def _hooks(options: InstallOptions) -> list[dict[str, Any]]:
     command = hook_command(Kimi.name, options)
-    return [{"event": event, "command": command, "timeout": HOOK_TIMEOUT_S} for event in HOOKS]
+    events = (*HOOKS, *(ATTACH_HOOKS if options.attach else ()))
+    return [{"event": event, "command": command, "timeout": HOOK_TIMEOUT_S} for event in events]

@@ -1,22 +1,44 @@
 """A Kimi Code session in a person's terminal, attached: its record is followed, which tells all of it as it happens,
-also what is asked and what became of that. Kimi takes nothing from elsewhere: what it asks is answered at the terminal,
-and shown as long as it is asked."""
+also what is asked and what became of that; what its subagents ask, hooks tell. Kimi takes nothing from elsewhere: what is
+asked is answered at the terminal, and shown as long as it is asked."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 from ..drivers.acp.permissions import permission_ask, questions_of
-from ..drivers.acp.tools import AcpToolCall
 from ..events import Ask
+from ..sessions.attached_session import AttachedSession
+from .acp_hooked_terminal import HookNote
 from .acp_transcript import fields_in, members, text_in
-from .kimi_transcript import PRESET, KimiEvents, KimiTranscriptFile, input_of, is_allowed
+from .kimi_transcript import MAIN, PRESET, KimiEvents, KimiTranscriptFile, is_allowed, new_call
 from .recorded_asks_terminal import Decision, RecordedAsksTerminal
 from .transcript_file import Message, TranscriptCursor, TranscriptLine
 
 ASKED = ("approval", "question")
 """What people are asked. The rest is for the program that has given Kimi a tool."""
+MAX_DECIDED = 100
+"""Asks of subagents that are known to be decided: Kimi waits for neither hook, so that of the end may come first."""
 
 
 class KimiTerminal(RecordedAsksTerminal[KimiEvents]):
     harness = "kimi"
     how = "Kimi Code takes nothing from other programs"
+
+    def __init__(
+        self,
+        process: int,
+        session: str,
+        cwd: str,
+        path: Path,
+        *,
+        since: Callable[[], float | None],
+        reading: asyncio.Semaphore,
+    ) -> None:
+        super().__init__(process, session, cwd, path, since=since, reading=reading)
+        self._decided = deque[str](maxlen=MAX_DECIDED)
 
     def _new_events(self, cursor: TranscriptCursor) -> KimiEvents:
         return KimiEvents(self._session, self._cwd, cursor)
@@ -37,17 +59,35 @@ class KimiTerminal(RecordedAsksTerminal[KimiEvents]):
         told = line.message
         if told.get("type") != "interaction.resolved":
             return None
-        response = fields_in(told, "response")
-        given_up = response.get("cancelled") is True or response.get("decision") == "cancelled"
-        return text_in(told, "id"), "allow" if is_allowed(response) else None if given_up else "deny"
+        return text_in(told, "id"), _decision(fields_in(told, "response"))
 
     async def _build_ask(self, told: Message) -> Ask:
         request, call = fields_in(told, "request"), text_in(told, "toolCallId")
         if told.get("kind") == "question":
             questions = questions_of(members(request.get("questions")))
             return Ask("", "question", "AskUserQuestion", tool=call, questions=questions)
-        tool = self._events.tool_of(call)
-        if tool is None:
-            tool = AcpToolCall(text_in(request, "toolName"), call or text_in(told, "id"))
-            tool.title, tool.arguments = tool.name, input_of(fields_in(request, "display"))
+        tool = self._events.tool_of(call) or new_call(call, text_in(request, "toolName"), request)
         return await permission_ask("", tool, self._events.action(tool), {"toolCall": request}, PRESET, self._cwd)
+
+    # --- what subagents ask ----------------------------------------------------------------------------------
+
+    async def _on_note(self, attached: AttachedSession, note: HookNote) -> None:
+        told = note.input
+        if told.get("agent_id") in (None, MAIN):
+            return
+        id = text_in(told, "id")
+        if note.event == "PermissionResult":
+            self._decided.append(id)
+            await self._close(attached, id, _decision(told))
+        elif note.event == "PermissionRequest" and id not in self._decided:
+            request = {"display": note.fields("display")}
+            tool = new_call(id, text_in(told, "tool_name"), request, note.fields("tool_input"))
+            action = self._events.action(tool)
+            await self._show(attached, await permission_ask("", tool, action, {"toolCall": request}, PRESET, self._cwd))
+
+
+def _decision(response: Mapping[str, Any]) -> Decision | None:
+    """None: it is not asked any more."""
+    if response.get("cancelled") is True or response.get("decision") in ("cancelled", "error"):
+        return None
+    return "allow" if is_allowed(response) else "deny"

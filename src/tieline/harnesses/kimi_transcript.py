@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..drivers.acp.tools import AcpToolCall
 from ..drivers.acp_presets import PRESETS
-from ..events import Error, Event, Outcome, Status, Tokens
+from ..events import Done, Error, Event, Outcome, Status, Tokens
 from ..safe_file_read import open_file, read_inside
 from ..sessions.attached_session import SAID
 from ..wire.json_lines import decode_line
@@ -28,7 +29,7 @@ MAIN = "main"
 """The agent whose record this is. Subagents have records of their own."""
 
 Meaning = Literal[
-    "prompt", "said", "loop", "model", "usage", "asked", "decided", "mode", "compacted", "end", "own"
+    "prompt", "said", "loop", "model", "usage", "spawned", "asked", "decided", "mode", "compacted", "end", "own"
 ]  # fmt: skip
 TYPES: Mapping[str, Meaning] = {
     "turn.prompt": "prompt",
@@ -36,6 +37,7 @@ TYPES: Mapping[str, Meaning] = {
     "context.append_loop_event": "loop",
     "llm.request": "model",
     "usage.record": "usage",
+    "subagent.spawned": "spawned",
     "interaction.request": "asked",
     "interaction.resolved": "decided",
     **dict.fromkeys(("permission.set_mode", "plan_mode.enter", "plan_mode.exit", "plan_mode.cancel"), "mode"),
@@ -53,7 +55,7 @@ TYPES: Mapping[str, Meaning] = {
             "prompt.accepted", "prompt.aborted", "prompt.completed", "prompt.steered",
             "staleGuard.recorded", "staleGuard.cleared", "swarm_mode.enter", "swarm_mode.exit",
             "tower_mode.enter", "tower_mode.exit",
-            "subagent.spawned", "subagent.started", "subagent.completed", "subagent.failed", "subagent.cancelled",
+            "subagent.started", "subagent.completed", "subagent.failed", "subagent.cancelled",
             "task.started", "task.terminated", "task.waitDelivered",
             "token_counting.measured", "token_counting.rebased", "token_counting.truncated",
             "token_counting.turn_recorded",
@@ -169,6 +171,7 @@ class KimiEvents(AcpTranscriptEvents):
         super()._reset()
         self._asked: dict[str, str] = {}  # what is asked → the call that it is about
         self._refused: set[str] = set()  # calls
+        self._untold = False  # some tokens of the turn are not told here
 
     @property
     def may_be_over(self) -> bool:
@@ -200,6 +203,8 @@ class KimiEvents(AcpTranscriptEvents):
                 events = self._init(text_in(message, "modelAlias") or text_in(message, "model"))
             case "usage":
                 events = self._feed_usage(line, message)
+            case "spawned":
+                self._untold = True  # its tokens are in its own record
             case "asked":
                 events = self._feed_asked(message)
             case "decided":
@@ -222,7 +227,11 @@ class KimiEvents(AcpTranscriptEvents):
         ended = TellAfter()
         if self._problem:
             ended = self._with_cursor([Error(self._problem)], TranscriptLine(self._last.start, {}))
-        return [*ended, *super().end_turn(outcome)]
+        untold = self._untold
+        for event, cursor in super().end_turn(outcome):
+            partial = untold and isinstance(event, Done) and event.usage == "complete"
+            ended.append((replace(event, usage="partial") if partial else event, cursor))
+        return ended
 
     # --- turns -----------------------------------------------------------------------------------------------
 
@@ -265,7 +274,9 @@ class KimiEvents(AcpTranscriptEvents):
 
     def _feed_usage(self, line: TranscriptLine, message: Message) -> list[Event]:
         used = {name: value for name, value in fields_in(message, "usage").items() if isinstance(value, int)}
-        if any(used.values()):  # else the answer was interrupted, and nobody knows
+        if not any(used.values()):  # the answer was interrupted, and nobody knows
+            self._untold = True
+        else:
             self._spent[str(line.start)] = Tokens(
                 input=used.get("inputOther", 0) + used.get("inputCacheCreation", 0),
                 output=used.get("output", 0),
@@ -295,7 +306,7 @@ class KimiEvents(AcpTranscriptEvents):
         if tool := self.open_calls.get(id):  # what was asked about it was told first
             tool.arguments = given or tool.arguments
             return []
-        kind = KINDS.get(name) or PRESET.tool_kinds.get(name, "other")
+        kind = kind_of(name)
         self._open_call(id, name, given, kind, content or (changed_text(given) if kind == "edit" else []))
         return self._take()
 
@@ -326,9 +337,22 @@ class KimiEvents(AcpTranscriptEvents):
         return self.open_calls.get(call) or self.closed_calls.get(call)
 
 
-def is_allowed(response: Message) -> bool:
+def is_allowed(response: Mapping[str, Any]) -> bool:
     """Of a question: whether it was answered."""
     return response.get("decision") == "approved" or bool(fields_in(response, "answers"))
+
+
+def kind_of(name: str) -> str:
+    return KINDS.get(name) or PRESET.tool_kinds.get(name, "other")
+
+
+def new_call(id: str, name: str, request: Message, given: Message | None = None) -> AcpToolCall:
+    """Of which only a request for permission tells."""
+    tool, shown = AcpToolCall(name, id), fields_in(request, "display")
+    tool.title, tool.kind, tool.arguments = name, kind_of(name), given or input_of(shown)
+    content = changed_text(tool.arguments) if tool.kind == "edit" else plan_of(shown)
+    tool.merge_permission_request({"content": content})
+    return tool
 
 
 def input_of(shown: Message) -> Message:
