@@ -82,6 +82,7 @@ LAYERS: list[set[str]] = [
         "harnesses.instructions",
         "harnesses.plugin_file",
         "harnesses.read_along_reach",
+        "harnesses.recorded_asks_terminal",
         "harnesses.registry",
         "harnesses.session_file_reach",
         "harnesses.transcript_file",

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from tieline.events import Answer, Ask, Command, Done, Event, OtherAction, Text,
 from tieline.harnesses import acp_hooked_terminal, gemini_terminal
 from tieline.harnesses.attach_consent import CurrentConsent, agree, switch
 from tieline.harnesses.gemini_reach import GeminiReach
+from tieline.harnesses.hooked_reach import HookedReach
 from tieline.mesh.push import HarnessSession
 from tieline.sessions.attacher import Attacher
 from tieline.sessions.manager import SessionManager
@@ -75,24 +76,31 @@ class Terminal:
     def answer(self, id: str, text: str, **more: Any) -> None:
         self.write({**said(id, text, **more), "timestamp": now()})
 
-    def hook(self, reach: GeminiReach, event: str, **more: Any) -> None:
+    def hook(self, reach: HookedReach, event: str, **more: Any) -> None:
         common = {"session_id": SESSION, "transcript_path": str(self.record), "cwd": str(self.home), "timestamp": now()}
         reach.on_hook(SESSION, event, {**common, "hook_event_name": event, **more}, self.pid)
 
 
 @asynccontextmanager
-async def terminal_in(home: Path) -> AsyncGenerator[Terminal, None]:
+async def harness_process() -> AsyncGenerator[tuple[asyncio.subprocess.Process, int], None]:
+    """And the process of a hook that it has started."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", HARNESS, stdin=pipe, stdout=pipe)
     assert process.stdout is not None
     hook = int(await process.stdout.readline())
     try:
-        yield Terminal(home, process, hook)
+        yield process, hook
     finally:
         os.kill(hook, signal.SIGKILL)
         if process.returncode is None:
             process.kill()
         await process.communicate()
+
+
+@asynccontextmanager
+async def terminal_in(home: Path) -> AsyncGenerator[Terminal, None]:
+    async with harness_process() as (process, hook):
+        yield Terminal(home, process, hook)
 
 
 class Observer:
@@ -107,7 +115,7 @@ class Observer:
 
 
 class Reading:
-    def __init__(self, manager: SessionManager, reach: GeminiReach, observer: Observer) -> None:
+    def __init__(self, manager: SessionManager, reach: HookedReach, observer: Observer) -> None:
         self.manager = manager
         self.reach = reach
         self.observer = observer
@@ -125,13 +133,15 @@ class Reading:
 
 
 @asynccontextmanager
-async def reading_in(home: Path) -> AsyncGenerator[Reading, None]:
+async def reading_in(
+    home: Path, make: Callable[[dict[str, str]], HookedReach] = GeminiReach
+) -> AsyncGenerator[Reading, None]:
     env = environment(home)
     async with (
         open_bus(f"sqlite://{home / 'bus.db'}") as bus,
         SessionManager(bus, Config(environ=env), node="here") as manager,
     ):
-        reach, observer = GeminiReach(env), Observer()
+        reach, observer = make(env), Observer()
         reach.attacher = Attacher(manager, CurrentConsent(env))
         async with reach.open(observer):
             yield Reading(manager, reach, observer)

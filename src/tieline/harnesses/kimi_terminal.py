@@ -1,6 +1,6 @@
 """A Kimi Code session in a person's terminal, attached: its record is followed, which tells all of it as it happens,
-also what is asked and what became of that; what its subagents ask, hooks tell. Kimi takes nothing from elsewhere: what is
-asked is answered at the terminal, and shown as long as it is asked."""
+also what is asked and what became of that; what its subagents ask, hooks tell. Kimi takes nothing from elsewhere: what
+is asked is answered at the terminal, and shown as long as it is asked."""
 
 import asyncio
 from collections import deque

@@ -249,10 +249,11 @@ class KimiEvents(AcpTranscriptEvents):
         return [*ended, *self._with_cursor(events, line)]
 
     def _feed_end(self, message: Message) -> TellAfter:
-        outcome = OUTCOMES.get(text_in(message, "reason"), "error")
+        reason = text_in(message, "reason")
+        outcome = OUTCOMES.get(reason, "error")
         if outcome == "error":
             told = fields_in(message, "error")
-            self._problem = text_in(told, "message") or text_in(told, "code") or "the model did not answer"
+            self._problem = text_in(told, "message") or text_in(told, "code") or f"the turn ended: {reason}"
         return self.end_turn(outcome)
 
     def _feed_mode(self, line: TranscriptLine) -> TellAfter:
