@@ -82,10 +82,10 @@ class Terminal:
 
 
 @asynccontextmanager
-async def harness_process() -> AsyncGenerator[tuple[asyncio.subprocess.Process, int], None]:
+async def harness_process(program: str = HARNESS) -> AsyncGenerator[tuple[asyncio.subprocess.Process, int], None]:
     """And the process of a hook that it has started."""
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", HARNESS, stdin=pipe, stdout=pipe)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdin=pipe, stdout=pipe)
     assert process.stdout is not None
     hook = int(await process.stdout.readline())
     try:

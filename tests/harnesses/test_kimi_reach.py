@@ -2,6 +2,9 @@
 hub that comes back."""
 
 import asyncio
+import os
+import signal
+import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -30,6 +33,22 @@ from tieline.harnesses.kimi_reach import KimiReach
 from tieline.harnesses.kimi_terminal import MAX_DECIDED
 from tieline.sessions.attached_session import ANSWER_THERE
 from tieline.testing.wait_for import eventually
+
+IN_A_TERMINAL = """
+import fcntl, os, pty, subprocess, termios
+os.setsid()
+fcntl.ioctl(pty.openpty()[1], termios.TIOCSCTTY, 0)
+hook = subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subprocess.DEVNULL)
+print(hook.pid, flush=True)
+hook.wait()
+"""
+"""Programs that have started a hook."""
+WITHOUT_TERMINAL = """
+import subprocess
+hook = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL)
+print(hook.pid, flush=True)
+hook.wait()
+"""
 
 
 class Terminal:
@@ -67,7 +86,7 @@ def now_ms() -> int:
 
 @asynccontextmanager
 async def terminal_in(home: Path) -> AsyncGenerator[Terminal, None]:
-    async with harness_process() as (process, hook):
+    async with harness_process(IN_A_TERMINAL) as (process, hook):
         yield Terminal(home, process, hook)
 
 
@@ -257,6 +276,29 @@ async def test_after_attach_off_nothing_is_read_and_what_is_asked_is_withdrawn(t
         await eventually(lambda: reading.manager.get(id).turns == 2, "it is not read on")
         told = await reading.log(id)
         assert prompts(told) == ["one", "two"] and "Text" not in kinds(told)
+
+
+async def test_who_has_no_terminal_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as its server, and its part in an editor; nor is another user's."""
+    agree(environment(tmp_path), "kimi")
+    async with terminal_in(tmp_path) as terminal, kimi_in(tmp_path) as reading:
+        terminal.head()
+        with monkeypatch.context() as patch:
+            patch.setattr("tieline.harnesses.kimi_reach.is_own", lambda pid: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+            terminal.hook(reading, "SessionStart")
+        assert reading.reach.known == {}
+        away = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", WITHOUT_TERMINAL, start_new_session=True, stdout=asyncio.subprocess.PIPE
+        )
+        assert away.stdout is not None
+        hook, terminal.pid = terminal.pid, int(await away.stdout.readline())
+        terminal.hook(reading, "SessionStart")
+        assert reading.reach.known == {}
+        os.kill(terminal.pid, signal.SIGKILL)
+        await away.communicate()
+        terminal.pid = hook
+        terminal.hook(reading, "SessionStart")
+        assert reading.reach.known == {SESSION: terminal.process.pid}
 
 
 async def test_a_record_that_leads_elsewhere_is_not_read(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tests.harnesses.test_adopt_and_return import six_turns
 from tests.harnesses.test_terminal_events import hold_to_the_table
 from tests.more_agents.test_qwen_terminal import answers, each_once, kinds, turn
 
+from tieline.environment import config_path
 from tieline.errors import TielineError
 from tieline.events import Command, Done, Edit, Error, ToolResult, TurnStarted
 from tieline.protocol.request_bodies import Decision
@@ -219,5 +220,18 @@ async def test_what_it_tells_is_what_the_table_says(tmp_path: Path) -> None:
 
 
 async def test_six_turns_at_the_terminal_on_the_phone_and_at_the_terminal_again(tmp_path: Path) -> None:
+    """Under the only policy that Kimi can be held to; under the usual one it is not taken over."""
     async with AsyncExitStack() as stack:
-        await six_turns(stack, await person(stack, "kimi", tmp_path, home_of=home_of))
+        at = await person(stack, "kimi", tmp_path, home_of=home_of)
+        terminal = await stack.enter_async_context(at.home.terminal())
+        session = await at.turn(terminal, "say hello", "Hello.", 1)
+        await terminal.hang_up()
+        await at.session("attached", "closed", 1)
+        status, output = await at.tieline("adopt", session.id)
+        assert status != 0 and "kimi cannot be kept from: file_write" in output
+        await at.client.archive(session.id)
+        await at.kill_hub()
+        config = Path(config_path(at.env))
+        config.write_text(f'policy = "full"\n{config.read_text()}')
+        await at.start_hub()
+        await six_turns(stack, at, asks=False)

@@ -3,12 +3,15 @@ of its project."""
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from .hooked_reach import HookedReach
+from ..processes.process_details import is_own
+from ..processes.process_table import process_info
+from .hooked_reach import HookedReach, TerminalSession
 from .kimi_terminal import KimiTerminal
 from .kimi_transcript import BELOW, MAIN, head_of
 
@@ -26,6 +29,14 @@ class KimiReach(HookedReach):
         home = Path(env.get("KIMI_CODE_HOME") or Path(env.get("HOME", "/")) / ".kimi-code")
         self._records = home / "sessions"
         super().__init__(env)
+
+    def _found(self, session: str, input: Mapping[str, Any], pid: int) -> TerminalSession | None:
+        """Its server and its part in an editor have the same hooks, and no terminal."""
+        found = super()._found(session, input, pid)
+        if found is None or not found.process or sys.platform != "linux":
+            return found
+        info = process_info(found.process)
+        return found if info is not None and info.terminal and is_own(found.process) else None
 
     def _record(self, session: str, input: Mapping[str, Any]) -> Path | None:
         """Its folder is there before the first hook."""
