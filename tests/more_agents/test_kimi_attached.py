@@ -2,6 +2,7 @@
 at the terminal."""
 
 import asyncio
+import re
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.more_agents.test_qwen_terminal import answers, each_once, kinds, turn
 from tieline.environment import config_path
 from tieline.errors import TielineError
 from tieline.events import Command, Done, Edit, Error, ToolResult, TurnStarted
+from tieline.harnesses.kimi_transcript import LOOP, TYPES
 from tieline.protocol.request_bodies import Decision
 from tieline.script import Call, Fail, Run, Say, Stall, Think, Write
 from tieline.sessions.attached_session import ANSWER_THERE
@@ -25,6 +27,15 @@ from tieline.testing.wait_for import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 ASKED = QUESTIONS["kimi"]
+
+
+PROGRAM = MORE.parent / "@moonshot-ai/kimi-code/dist/main.mjs"
+CLASS = re.compile(r'static type = "([^"]+)";(?:\s+static \w+ = [^;]+;)*?\s+static durable = true;')
+"""An event of Kimi's that it writes down."""
+JOURNAL = re.compile(r"AGENT_WIRE_RECORD_TYPES = new Set\(\[(.*?)\]\)", re.DOTALL)
+READER, READER_LENGTH = 'case "micro_compaction.apply":', 4000
+"""Where its own viewer of records reads one of each kind, also of older versions."""
+LOOP_EVENT = re.compile(r'\n\t+type: "((?:step|content|tool)\.(?:begin|end|part|call|result))",\n')
 
 
 def home_of(root: Path, _: Path) -> AbstractAsyncContextManager[HarnessHome]:
@@ -36,6 +47,18 @@ async def kimi(stack: AsyncExitStack, root: Path) -> Person:
     at = await person(stack, "kimi", root, home_of=home_of)
     asks_for_commands("kimi", at.home)
     return at
+
+
+def test_all_that_kimi_can_write_down_is_in_the_table() -> None:
+    program = PROGRAM.read_text()
+    written, journal = set(CLASS.findall(program)), JOURNAL.search(program)
+    assert journal is not None
+    written |= set(re.findall(r'"([^"]+)"', journal[1]))
+    read = program[program.index(READER) :][:READER_LENGTH]
+    assert len(written) > 50 and written - TYPES.keys() == set()
+    assert set(re.findall(r'case "([a-z_]+\.[a-zA-Z_.]+)":', read)) - TYPES.keys() == set()
+    assert {type for type, means in TYPES.items() if means != "own"} <= written
+    assert set(LOOP_EVENT.findall(program)) == LOOP.keys()
 
 
 async def test_a_terminal_is_read_and_what_it_asks_is_shown_until_it_is_decided_there(tmp_path: Path) -> None:
@@ -229,7 +252,6 @@ async def test_six_turns_at_the_terminal_on_the_phone_and_at_the_terminal_again(
         await at.session("attached", "closed", 1)
         status, output = await at.tieline("adopt", session.id)
         assert status != 0 and "kimi cannot be kept from: file_write" in output
-        await at.client.archive(session.id)
         await at.kill_hub()
         config = Path(config_path(at.env))
         config.write_text(f'policy = "full"\n{config.read_text()}')
