@@ -113,9 +113,9 @@ async def test_what_it_asks_is_shown_until_it_is_decided_there(tmp_path: Path) -
         await eventually(lambda: len(pending()) == 1, "it is not asked")
         assert pending()[0].ask.action == Command("ls") and pending()[0].ask.at_terminal == ANSWER_THERE
         await reading.is_like("waiting")
-        terminal.write(decides("a", decision="approved"), calls("a", command="ls"), returns("a"))
+        terminal.write(decides("a", decision="approved"), calls("a", command="ls"))
         await eventually(lambda: not pending(), "it is still asked")
-        terminal.write(asks("b"))
+        terminal.write(returns("a"), asks("b"))
         await eventually(lambda: len(pending()) == 1, "it is not asked")
         terminal.write(decides("b", decision="rejected"), calls("b", command="ls"), returns("b", isError=True))
         await eventually(lambda: not pending(), "it is still asked")
@@ -198,6 +198,7 @@ async def test_a_hub_that_comes_back_reads_on_and_asks_what_is_still_open(tmp_pa
             told = await reading.log(id)
             assert prompts(told) == ["one", "two"]
             assert [event.text for event in told if isinstance(event, Done)] == ["Done.", "No."]
+            assert kinds(told).count("Ask") == 2
             assert kinds(told).count("ToolUse") == kinds(told).count("ToolResult") == 2
         terminal.process.kill()
         await terminal.process.wait()
@@ -214,8 +215,9 @@ async def test_a_turn_that_begins_by_itself_is_told_and_a_killed_terminal_is_clo
         id = await reading.is_like("idle")
         terminal.write(prompt("the task is over", kind="task"), says("I see."), ends())
         await reading.is_like("idle", 1)
-        terminal.write(prompt("go"), calls("a", command="sleep 9"))
+        terminal.write(prompt("go"), calls("a", command="ls"), returns("a"), says("And now the other."))
         await reading.is_like("working", 1)
+        await eventually(lambda: "other" in reading.manager.get(id).last_line, "its last words are not told")
         terminal.process.kill()
         assert await reading.is_like("closed", 2) == id
         told = await reading.log(id)

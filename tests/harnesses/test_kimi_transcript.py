@@ -170,6 +170,7 @@ def test_a_session_as_kimi_has_written_it_down(record: Record) -> None:
         *[("success", "complete")] * 2,
         ("success", "partial"),  # a subagent's tokens are in its own record
     ]
+    assert all(event.id.startswith("msg_") for event in told if isinstance(event, TurnStarted))
     assert {event.model for event in told if isinstance(event, Init)} == {"scripted"}
     first = done(told)[0]
     assert first.text == "Hello." and first.tokens is not None
@@ -412,7 +413,8 @@ def test_an_error_is_told_once(record: Record) -> None:
 def test_turns_that_began_before_are_left_out(record: Record) -> None:
     record.write(prompt("private"), says("Private."), mode("auto"), ends())
     since = (AT + record.count) / 1000 + 0.0005
-    record.write(says("of it"), prompt("go"), ends())
+    compacted = line("context.apply_compaction", summary="private")
+    record.write({**compacted, "time": AT}, says("of it"), prompt("go"), ends())
     told = Reader(record, since=since).read()
     assert prompts(told) == ["go"] and kinds(told) == ["TurnStarted", "Status", "Done"]
     assert modes(told) == ["auto"]
