@@ -222,6 +222,7 @@ async def test_a_turn_that_begins_by_itself_is_told_and_a_killed_terminal_is_clo
         assert await reading.is_like("closed", 2) == id
         told = await reading.log(id)
         assert [event.status for event in told if isinstance(event, Done)] == ["success", "interrupted"]
+        assert kinds(told)[-2:] == ["Error", "Done"], "it is said that the terminal was closed"
         assert kinds(told).count("ToolUse") == kinds(told).count("ToolResult") == 1
         await eventually(lambda: reading.observer.ended_sessions == [SESSION], "the mesh was not told")
 
