@@ -4,18 +4,18 @@ is asked is answered at the terminal, and shown as long as it is asked."""
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ..drivers.acp.permissions import permission_ask, questions_of
 from ..events import Ask
 from ..sessions.attached_session import AttachedSession
+from ..wire.json_object import JsonDict, JsonObject
 from .acp_hooked_terminal import HookNote
 from .acp_transcript import fields_in, members, text_in
 from .kimi_transcript import MAIN, PRESET, KimiEvents, KimiTranscriptFile, is_allowed, new_call
-from .recorded_asks_terminal import Decision, RecordedAsksTerminal
-from .transcript_file import Message, TranscriptCursor, TranscriptLine
+from .recorded_asks_terminal import RecordedAsksTerminal, TerminalDecision
+from .transcript_file import TranscriptCursor, TranscriptLine
 
 ASKED = ("approval", "question")
 """What people are asked. The rest is for the program that has given Kimi a tool."""
@@ -49,19 +49,19 @@ class KimiTerminal(RecordedAsksTerminal[KimiEvents]):
     def _begins(self, line: TranscriptLine) -> bool:
         return line.message.get("type") == "turn.prompt"
 
-    def _asked_in(self, line: TranscriptLine) -> tuple[str, Message] | None:
+    def _asked_in(self, line: TranscriptLine) -> tuple[str, JsonDict] | None:
         told = line.message
         if told.get("type") != "interaction.request" or told.get("kind") not in ASKED:
             return None
         return text_in(told, "id"), told
 
-    def _decided_in(self, line: TranscriptLine) -> tuple[str, Decision | None] | None:
+    def _decided_in(self, line: TranscriptLine) -> tuple[str, TerminalDecision | None] | None:
         told = line.message
         if told.get("type") != "interaction.resolved":
             return None
         return text_in(told, "id"), _decision(fields_in(told, "response"))
 
-    async def _build_ask(self, told: Message) -> Ask:
+    async def _build_ask(self, told: JsonDict) -> Ask:
         request, call = fields_in(told, "request"), text_in(told, "toolCallId")
         if told.get("kind") == "question":
             questions = questions_of(members(request.get("questions")))
@@ -86,7 +86,7 @@ class KimiTerminal(RecordedAsksTerminal[KimiEvents]):
             await self._show(attached, await permission_ask("", tool, action, {"toolCall": request}, PRESET, self._cwd))
 
 
-def _decision(response: Mapping[str, Any]) -> Decision | None:
+def _decision(response: JsonObject) -> TerminalDecision | None:
     """None: it is not asked any more."""
     if response.get("cancelled") is True or response.get("decision") in ("cancelled", "error"):
         return None

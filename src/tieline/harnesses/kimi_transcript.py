@@ -20,18 +20,19 @@ from ..events import Done, Error, Event, Outcome, Status, Tokens
 from ..safe_file_read import open_file, read_inside
 from ..sessions.attached_session import SAID
 from ..wire.json_lines import decode_line
+from ..wire.json_object import JsonDict, JsonObject
 from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in
-from .transcript_file import MAX_HEAD, Message, TranscriptCursor, TranscriptFile, TranscriptLine
+from .transcript_file import MAX_HEAD, TranscriptCursor, TranscriptFile, TranscriptLine
 
 HARNESS = "kimi"
 PRESET = PRESETS[HARNESS]
 MAIN = "main"
 """The agent whose record this is. Subagents have records of their own."""
 
-Meaning = Literal[
+LineMeaning = Literal[
     "prompt", "said", "loop", "model", "usage", "spawned", "asked", "decided", "mode", "compacted", "end", "own"
 ]  # fmt: skip
-TYPES: Mapping[str, Meaning] = {
+TYPES: Mapping[str, LineMeaning] = {
     "turn.prompt": "prompt",
     "turn.steer": "said",
     "context.append_loop_event": "loop",
@@ -99,12 +100,12 @@ class _Record(Struct, frozen=True):
     type: str = ""
 
 
-class _Head(Struct, frozen=True):
+class _FirstLine(Struct, frozen=True):
     created_at: float = 0.0
 
 
 _RECORD = msgspec.json.Decoder(_Record)
-_MESSAGE = msgspec.json.Decoder(dict[str, Any])
+_MESSAGE = msgspec.json.Decoder(JsonDict)
 
 
 class KimiTranscriptFile(TranscriptFile):
@@ -117,7 +118,7 @@ class KimiTranscriptFile(TranscriptFile):
     def open(self) -> int:
         return open_file(os.path.realpath(self.path.parents[BELOW - 1]), "/".join(self.path.parts[-BELOW:]))
 
-    def decode(self, raw: bytes) -> Message | None:
+    def decode(self, raw: bytes) -> JsonDict | None:
         try:
             if TYPES.get(decode_line(_RECORD, raw).type, "own") == "own":
                 return None
@@ -137,9 +138,9 @@ class KimiTranscriptFile(TranscriptFile):
         self._before = [TranscriptLine(0, {**told, SEEN: True}) for told in _modes_before(descriptor, self._offset)]
 
 
-def _modes_before(descriptor: int, end: int) -> list[Message]:
+def _modes_before(descriptor: int, end: int) -> list[JsonDict]:
     """The last mode before that place, and whether it is that of plans."""
-    found: dict[bytes, Message] = {}
+    found: dict[bytes, JsonDict] = {}
     for start in range(0, end, SEARCH_BYTES):
         part = os.pread(descriptor, min(SEARCH_BYTES + OVERLAP, end - start), start)
         for match in MODE_LINE.finditer(part):
@@ -153,7 +154,7 @@ def head_of(path: Path) -> tuple[str, float]:
     root = str(path.parents[BELOW - 1])
     try:
         head = msgspec.json.decode(
-            read_inside(root, "/".join(path.parts[-BELOW:]), MAX_HEAD).partition(b"\n")[0], type=_Head
+            read_inside(root, "/".join(path.parts[-BELOW:]), MAX_HEAD).partition(b"\n")[0], type=_FirstLine
         )
     except (OSError, msgspec.MsgspecError):
         return "", 0.0
@@ -248,7 +249,7 @@ class KimiEvents(AcpTranscriptEvents):
             self._mode_is_new = False
         return [*ended, *self._with_cursor(events, line)]
 
-    def _feed_end(self, message: Message) -> TellAfter:
+    def _feed_end(self, message: JsonDict) -> TellAfter:
         reason = text_in(message, "reason")
         outcome = OUTCOMES.get(reason, "error")
         if outcome == "error":
@@ -273,7 +274,7 @@ class KimiEvents(AcpTranscriptEvents):
     def _mode(self) -> str:
         return PLAN if self._plans else self._permissions
 
-    def _feed_usage(self, line: TranscriptLine, message: Message) -> list[Event]:
+    def _feed_usage(self, line: TranscriptLine, message: JsonDict) -> list[Event]:
         used = {name: value for name, value in fields_in(message, "usage").items() if isinstance(value, int)}
         if not any(used.values()):  # the answer was interrupted, and nobody knows
             self._untold = True
@@ -287,7 +288,7 @@ class KimiEvents(AcpTranscriptEvents):
 
     # --- what the model says and does ------------------------------------------------------------------------
 
-    def _feed_loop(self, id: str, told: Message) -> list[Event]:
+    def _feed_loop(self, id: str, told: JsonDict) -> list[Event]:
         match LOOP.get(text_in(told, "type")):
             case "part":
                 part = fields_in(told, "part")
@@ -301,7 +302,7 @@ class KimiEvents(AcpTranscriptEvents):
             case _:
                 return []
 
-    def _feed_call(self, id: str, name: str, given: Message, content: list[Message] | None = None) -> list[Event]:
+    def _feed_call(self, id: str, name: str, given: JsonDict, content: list[JsonDict] | None = None) -> list[Event]:
         if id in self.closed_calls:
             return []
         if tool := self.open_calls.get(id):  # what was asked about it was told first
@@ -311,7 +312,7 @@ class KimiEvents(AcpTranscriptEvents):
         self._open_call(id, name, given, kind, content or (changed_text(given) if kind == "edit" else []))
         return self._take()
 
-    def _feed_result(self, id: str, result: Message) -> list[Event]:
+    def _feed_result(self, id: str, result: JsonDict) -> list[Event]:
         tool = self.open_calls.get(id)
         if tool is None:
             return []
@@ -320,7 +321,7 @@ class KimiEvents(AcpTranscriptEvents):
 
     # --- what it asks ----------------------------------------------------------------------------------------
 
-    def _feed_asked(self, message: Message) -> list[Event]:
+    def _feed_asked(self, message: JsonDict) -> list[Event]:
         request, call = fields_in(message, "request"), text_in(message, "toolCallId")
         self._asked[text_in(message, "id")] = call
         if message.get("kind") != "approval":
@@ -328,7 +329,7 @@ class KimiEvents(AcpTranscriptEvents):
         shown = fields_in(request, "display")
         return self._feed_call(call, text_in(request, "toolName"), input_of(shown), plan_of(shown))
 
-    def _feed_decided(self, message: Message) -> list[Event]:
+    def _feed_decided(self, message: JsonDict) -> list[Event]:
         call = self._asked.pop(text_in(message, "id"), "")
         if not is_allowed(fields_in(message, "response")):
             self._refused.add(call)
@@ -338,7 +339,7 @@ class KimiEvents(AcpTranscriptEvents):
         return self.open_calls.get(call) or self.closed_calls.get(call)
 
 
-def is_allowed(response: Mapping[str, Any]) -> bool:
+def is_allowed(response: JsonObject) -> bool:
     """Of a question: whether it was answered."""
     return response.get("decision") == "approved" or bool(fields_in(response, "answers"))
 
@@ -347,7 +348,7 @@ def kind_of(name: str) -> str:
     return KINDS.get(name) or PRESET.tool_kinds.get(name, "other")
 
 
-def new_call(id: str, name: str, request: Message, given: Message | None = None) -> AcpToolCall:
+def new_call(id: str, name: str, request: JsonDict, given: JsonDict | None = None) -> AcpToolCall:
     """Of which only a request for permission tells."""
     tool, shown = AcpToolCall(name, id), fields_in(request, "display")
     tool.title, tool.kind, tool.arguments = name, kind_of(name), given or input_of(shown)
@@ -356,7 +357,7 @@ def new_call(id: str, name: str, request: Message, given: Message | None = None)
     return tool
 
 
-def input_of(shown: Message) -> Message:
+def input_of(shown: JsonDict) -> JsonDict:
     """The input of a call, from what is shown of it before it begins."""
     match shown:
         case {"kind": "file_io", "operation": "edit", "path": path}:
@@ -373,19 +374,19 @@ def input_of(shown: Message) -> Message:
             return {name: value for name, value in shown.items() if name != "kind"}
 
 
-def plan_of(shown: Message) -> list[Message]:
+def plan_of(shown: JsonDict) -> list[JsonDict]:
     """As content of ACP."""
     plan = text_in(shown, "plan") if shown.get("kind") == "plan_review" else ""
     return [{"type": "content", "content": {"type": "text", "text": plan}}] if plan else []
 
 
-def changed_text(given: Message) -> list[Message]:
+def changed_text(given: JsonDict) -> list[JsonDict]:
     """What a call for an edit changes, as content of ACP."""
     new = text_in(given, "new_string") or text_in(given, "content")
     return [{"type": "diff", "path": text_in(given, "path"), "oldText": text_in(given, "old_string"), "newText": new}]
 
 
-def _prompt(message: Message) -> str:
+def _prompt(message: JsonDict) -> str:
     """What a person said; what begins a turn by itself, such as a task in the background that is over, said nothing."""
     origin = fields_in(message, "origin")
     match origin.get("kind"), origin.get("trigger"):
@@ -395,18 +396,18 @@ def _prompt(message: Message) -> str:
             return ""
 
 
-def _words(message: Message) -> str:
+def _words(message: JsonDict) -> str:
     """Without the texts of skills that go with them, which come first."""
     skills: Any = fields_in(message, "origin").get("skillActivations")
     texts = [text_in(part, "text") for part in members(message.get("input")) if part.get("type") == "text"]
     return "".join(texts[len(members(skills)) :])
 
 
-def _output(result: Message) -> str:
+def _output(result: JsonDict) -> str:
     """What a call returned to the model."""
     return text_in(result, "output") or "\n".join(text_in(part, "text") for part in members(result.get("output")))
 
 
-def _seconds(message: Message) -> float:
+def _seconds(message: JsonDict) -> float:
     time = message.get("time")
     return time / 1000 if isinstance(time, int | float) else float("inf")

@@ -8,10 +8,11 @@ from typing import Literal
 
 from ..events import Ask
 from ..sessions.attached_session import AttachedSession
+from ..wire.json_object import JsonDict
 from .acp_hooked_terminal import Events, HookedTerminal, HookNote
-from .transcript_file import Message, TranscriptLine
+from .transcript_file import TranscriptLine
 
-Decision = Literal["allow", "deny"]
+TerminalDecision = Literal["allow", "deny"]
 
 
 class RecordedAsksTerminal(HookedTerminal[Events]):
@@ -27,7 +28,7 @@ class RecordedAsksTerminal(HookedTerminal[Events]):
     ) -> None:
         super().__init__(process, session, cwd, path, since=since, reading=reading)
         self._asked_about: dict[str, str] = {}  # what is asked → the call that it is about
-        self._unshown: dict[str, Message] = {}  # what is asked and not shown yet
+        self._unshown: dict[str, JsonDict] = {}  # what is asked and not shown yet
         self._caught_up = False
 
     # --- what a subclass says --------------------------------------------------------------------------------
@@ -36,15 +37,15 @@ class RecordedAsksTerminal(HookedTerminal[Events]):
         """Whether a turn begins with it."""
         raise NotImplementedError
 
-    def _asked_in(self, line: TranscriptLine) -> tuple[str, Message] | None:
+    def _asked_in(self, line: TranscriptLine) -> tuple[str, JsonDict] | None:
         """The id of what is asked there, and what that is."""
         raise NotImplementedError
 
-    def _decided_in(self, line: TranscriptLine) -> tuple[str, Decision | None] | None:
+    def _decided_in(self, line: TranscriptLine) -> tuple[str, TerminalDecision | None] | None:
         """The id of what was decided there, and how. None in its place: it is not asked any more."""
         raise NotImplementedError
 
-    async def _build_ask(self, told: Message) -> Ask:
+    async def _build_ask(self, told: JsonDict) -> Ask:
         raise NotImplementedError
 
     # --- what the record tells -------------------------------------------------------------------------------
@@ -84,7 +85,7 @@ class RecordedAsksTerminal(HookedTerminal[Events]):
         for id in list(self._unshown):
             await self._show_asked(attached, id, self._unshown.pop(id))
 
-    async def _show_asked(self, attached: AttachedSession, id: str, told: Message) -> None:
+    async def _show_asked(self, attached: AttachedSession, id: str, told: JsonDict) -> None:
         ask = await self._build_ask(told)
         self._asked_about[id] = ask.tool
         await self._show(attached, ask)

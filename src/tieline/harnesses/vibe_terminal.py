@@ -7,7 +7,7 @@ from ..drivers.acp.tools import AcpToolCall
 from ..events import Ask
 from ..wire.json_object import JsonDict
 from .acp_transcript import fields_in, members, text_in
-from .recorded_asks_terminal import Decision, RecordedAsksTerminal
+from .recorded_asks_terminal import RecordedAsksTerminal, TerminalDecision
 from .transcript_file import TranscriptCursor, TranscriptLine
 from .vibe_record import VibeRecord
 from .vibe_transcript import PRESET, VibeEvents, tool_name
@@ -33,7 +33,7 @@ class VibeTerminal(RecordedAsksTerminal[VibeEvents]):
         told = fields_in(line.message, "told")
         return (text_in(told, "id"), told) if line.message.get("kind") == "asked" else None
 
-    def _decided_in(self, line: TranscriptLine) -> tuple[str, Decision] | None:
+    def _decided_in(self, line: TranscriptLine) -> tuple[str, TerminalDecision] | None:
         if line.message.get("kind") != "answered":
             return None
         told = fields_in(line.message, "told")
