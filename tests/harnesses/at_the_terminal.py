@@ -28,9 +28,13 @@ WAITING_WORDS = {
     "codex": "Messages to be submitted after next tool call",
     "opencode": "QUEUED",
     "pi": "Steering: ",
-    "kimi": "✨ words in between",
 }
-"""What each shows of words that came while a tool runs. Of Claude Code's, its transcript tells."""
+"""What each shows of words that came while a tool runs."""
+WAITING_RECORDS = {
+    "claude-code": (".claude/projects/*/*.jsonl", '"enqueue"'),
+    "kimi": (".kimi-code/sessions/*/*/agents/main/wire.jsonl", '"prompt.steered"'),
+}
+"""Of others, their records tell: where they are, and by what."""
 OTHER_MODEL = "other"
 """A second one, where there is only one by itself."""
 
@@ -131,10 +135,9 @@ async def words_wait(harness: str, home: HarnessHome, terminal: TmuxTerminal) ->
     if harness in WAITING_WORDS:
         await terminal.shows(WAITING_WORDS[harness])
         return
-    transcripts = list(home.home.glob(".claude/projects/*/*.jsonl"))
-    await eventually(
-        lambda: any('"enqueue"' in each.read_text() for each in transcripts), "they do not wait", timeout=BOUND
-    )
+    pattern, mark = WAITING_RECORDS[harness]
+    transcripts = list(home.home.glob(pattern))
+    await eventually(lambda: any(mark in each.read_text() for each in transcripts), "they do not wait", timeout=BOUND)
 
 
 async def choose_mode(harness: str, terminal: TmuxTerminal) -> None:

@@ -129,7 +129,7 @@ class HookedTerminal(TranscriptTerminal[Events]):
             self._prompted_at = time.monotonic()
         self._changed.set()
 
-    def look(self) -> None:
+    def look_again(self) -> None:
         """Its record may have grown, of which no hook tells."""
         self._changed.set()
 

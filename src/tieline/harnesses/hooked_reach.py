@@ -193,7 +193,7 @@ class HookedReach:
                 await attacher.only(self.harness, self._terminals.keys())
         if self.looks:
             for terminal in self._terminals.values():
-                terminal.look()
+                terminal.look_again()
         if self._kept != self._sessions:
             self._kept = dict(self._sessions)
             await asyncio.to_thread(self._keep, self._kept)
