@@ -21,7 +21,7 @@ from ..safe_file_read import open_file, read_inside
 from ..sessions.attached_session import SAID
 from ..wire.json_lines import decode_line
 from ..wire.json_object import JsonDict, JsonObject
-from .acp_transcript import AcpTranscriptEvents, Said, TellAfter, fields_in, members, text_in
+from .acp_transcript import AcpTranscriptEvents, ModelText, TellAfter, fields_in, members, text_in
 from .transcript_file import MAX_HEAD, TranscriptCursor, TranscriptFile, TranscriptLine
 
 HARNESS = "kimi"
@@ -293,8 +293,8 @@ class KimiEvents(AcpTranscriptEvents):
             case "part":
                 part = fields_in(told, "part")
                 thought, text = text_in(part, "think").strip(), text_in(part, "text").strip()
-                said: list[Said] = [("agent_thought_chunk", thought)] if thought else []
-                return self._say(id, [*said, ("agent_message_chunk", text)] if text else said)
+                said: list[ModelText] = [("agent_thought_chunk", thought)] if thought else []
+                return self._text_events(id, [*said, ("agent_message_chunk", text)] if text else said)
             case "call":
                 return self._feed_call(text_in(told, "toolCallId"), text_in(told, "name"), fields_in(told, "args"))
             case "result":
