@@ -39,7 +39,9 @@ class Told(msgspec.Struct):
 
     async def result(self, command: AnyCommand, *, id: str = "", **more: Any) -> Result:
         self.count += 1
-        return await self.executor.execute(CommandEnvelope(id=id or f"o{self.count}", command=command, by="me", **more))
+        return await self.executor.result_of(
+            CommandEnvelope(id=id or f"o{self.count}", command=command, by="me", **more)
+        )
 
     async def do(self, command: AnyCommand, **more: Any) -> Any:
         result = await self.result(command, **more)

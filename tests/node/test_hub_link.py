@@ -34,7 +34,7 @@ from tieline.node.node_identity import identify
 from tieline.node.result_outbox import ResultOutbox
 from tieline.policy import Policy
 from tieline.protocol import commands as c
-from tieline.protocol.commands import AnyCommand, CommandEnvelope, Result
+from tieline.protocol.commands import AnyCommand, CommandEnvelope, CommandRefused, Result
 from tieline.protocol.node_link import AnyDownFrame, AnyUpFrame, LinkCommands, LinkTaken, LinkWelcome
 from tieline.protocol.views import CommandView
 from tieline.script import Run, Say
@@ -141,9 +141,9 @@ async def test_an_ask_is_answered_from_the_hub(hub: Running, tmp_path: Path) -> 
         assert Path(node.cwd, "made").exists()
         await reached(hub.hub, "yes", "applied")
         await eventually(lambda: not hub.hub.state.asks, "the ask is still shown", timeout=30)
-        refused = await hub.hub.dispatcher.dispatch(node.id, command, by="somebody else", id="late", wait_s=30)
-        assert isinstance(refused, Result) and refused.refusal is not None
-        assert refused.refusal.code == "AlreadyAnswered"
+        with pytest.raises(CommandRefused) as refused:
+            await hub.hub.dispatcher.dispatch(node.id, command, by="somebody else", id="late", wait_s=30)
+        assert refused.value.code == "AlreadyAnswered"
         await reached(hub.hub, "late", "refused")
 
 

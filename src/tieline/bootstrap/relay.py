@@ -1,8 +1,8 @@
 """Puts together the relay of a hub: messages reach the sessions of every node through the hub's dispatcher, asks reach
 the channels through which people decide, and the channels of the configuration run."""
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 
 import msgspec
 
@@ -11,9 +11,8 @@ from ..ask_parts import ask_parts, parts_text, scope_of
 from ..bus.base import Bus
 from ..channels.base import AskNote, ChannelContext, SessionNodeOffline, SessionRequest
 from ..drivers.base import Attachment
-from ..errors import TielineError, UsageError
+from ..errors import TielineError, UsageError, kind_of
 from ..events import Answer, Command, Edit, Fetch, Mcp, Remember
-from ..hub.http.problems import is_usage
 from ..hub.hub import Hub
 from ..hub.nodes.command_helpers import check_worktrees, get_ask, node_of_session
 from ..ids import new_id
@@ -24,11 +23,12 @@ from ..protocol.commands import (
     ApprovePermission,
     CancelPrompt,
     ChangeSession,
+    CommandRefused,
     CreateSession,
     DenyPermission,
     RemoveUnusedWorktree,
-    Result,
     SendPrompt,
+    refusal_of,
 )
 from ..protocol.stream_frames import AnyHubFrame, AskFrame
 from ..protocol.views import CommandView
@@ -37,6 +37,7 @@ from ..relay.plugins.channel_reports import Changes
 from ..relay.plugins.reload import ChannelSet
 from ..sessions.prompt_queue import prompt_key
 from ..sessions.records import PROMPTS, AskRecord, PromptRecord, SessionRecord
+from ..sessions.safe_git import GitFailed
 
 TELL_S = 30.0
 """A command of the relay is of no use later: the message itself is kept and delivered again."""
@@ -168,10 +169,10 @@ class HubSessions:
         known = self._hub.state.nodes.get(node)
         if known is not None and not known.online and node != self._hub.dispatcher.local:
             raise SessionNodeOffline(node)
-        result = await self._hub.dispatcher.dispatch(node, command, by=by or BY, id=new_id(), expires_s=TELL_S)
-        if isinstance(result, CommandView):
+        with _final_as_usage():
+            outcome = await self._hub.dispatcher.dispatch(node, command, by=by or BY, id=new_id(), expires_s=TELL_S)
+        if isinstance(outcome, CommandView):
             raise SessionNodeOffline(node)
-        _check(result)
 
 
 class HubAsks:
@@ -197,12 +198,11 @@ class HubAsks:
         answer = Answer(ask=ask, decision="allow" if allow else "deny", by=by, remember=remember)
         kind = ApprovePermission if allow else DenyPermission
         command = kind(session=record.session, ask=ask, answer=answer, digest=digest)
-        result = await self._hub.dispatcher.dispatch(
+        outcome = await self._hub.dispatcher.dispatch(
             await node_of_session(self._hub, record.session), command, by=by, id=new_id()
         )
-        if isinstance(result, CommandView):
+        if isinstance(outcome, CommandView):
             return "Its machine is away; it is decided when it is back."
-        _check(result)
         return "Approved." if allow else "Denied."
 
     def _note(self, record: AskRecord) -> AskNote:
@@ -257,9 +257,22 @@ def _wants(record: AskRecord) -> str:
             return "may it use a tool?"
 
 
-def _check(result: Result) -> None:
-    """Raises what the node refused: a UsageError is final, anything else is tried again."""
-    if refusal := result.refusal:
-        if is_usage(refusal.code) or refusal.code == "GitFailed":  # a repository does not become another by waiting
-            raise UsageError(refusal.message, field=refusal.field, hint=refusal.hint)
-        raise TielineError(refusal.message, hint=refusal.hint)
+@contextmanager
+def _final_as_usage() -> Generator[None]:
+    """What is refused for good is a UsageError; after any other error the command is sent again."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except TielineError as error:
+        if _is_final(error):
+            raise UsageError(error.message, field=refusal_of(error).field, hint=error.hint) from error
+        raise
+
+
+def _is_final(error: TielineError) -> bool:
+    """Any other may pass: a node whose bus is away, a failure that nobody foresaw, a name that we do not know."""
+    if isinstance(error, CommandRefused):
+        kind = kind_of(error.code)
+        return error.code == GitFailed.__name__ or (kind is not None and issubclass(kind, UsageError))
+    return isinstance(error, GitFailed)  # a repository does not become another by waiting

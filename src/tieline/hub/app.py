@@ -13,7 +13,6 @@ from starlette.types import Receive, Scope, Send
 from ..errors import TielineError
 from ..protocol.problems import MEDIA_TYPE, Problem
 from .http.problems import (
-    ProblemException,
     RequestRefused,
     encode_problem,
     http_problem,
@@ -95,9 +94,6 @@ class PathEndpoint:
     async def _handle(self, operation: Operation, request: Request) -> Response:
         try:
             return await operation.handle(request)
-        except ProblemException as error:
-            request.context.problem = error.problem.detail
-            return _problem_response(error.problem)
         except TielineError as error:
             request.context.problem = error.message
             retry_s = error.retry_s if isinstance(error, RequestRefused) else 0.0

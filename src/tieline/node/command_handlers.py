@@ -70,19 +70,19 @@ class CommandHandlers:
         self._agents = agents
         self._changing = asyncio.Lock()  # two changes of one repository would stand in each other's way
 
-    async def handle(self, order: CommandEnvelope) -> object:
+    async def handle(self, envelope: CommandEnvelope) -> object:
         router = self._router
-        match order.command:
+        match envelope.command:
             case c.ListSessions(archived=archived):
                 return router.sessions(archived=archived)
             case c.CreateSession() as command:
-                return await self._create(order, command)
+                return await self._create(envelope, command)
             case c.ChangeSession() as command:
                 wanted = ("title", "policy", "model", "effort", "archived")
                 changes = {name: value for name in wanted if (value := getattr(command, name)) is not None}
                 return await router.update(command.session, **changes)
             case c.ForkSession(session=session, title=title):
-                return await router.fork(session, title=title, new=session_of(order.id))
+                return await router.fork(session, title=title, new=session_of(envelope.id))
             case c.AdoptSession(session=session):
                 return await router.adopt(session)
             case c.CloseSession(session=session):
@@ -91,7 +91,7 @@ class CommandHandlers:
                 router.get(session)
                 return await router.abort(session)
             case c.SendPrompt() as command:
-                return await self._send(order, command)
+                return await self._send(envelope, command)
             case c.Steer(session=session, text=text):
                 router.get(session)
                 return await router.steer(session, text)
@@ -104,7 +104,7 @@ class CommandHandlers:
                 router.get(session)
                 return view(await router.prompts.edit(session, prompt, text))
             case c.ApprovePermission() | c.DenyPermission() | c.AnswerQuestion() as command:
-                return await self._decide(order, command)
+                return await self._decide(envelope, command)
             case c.GetMessages(session=session, after=after, limit=limit):
                 return await router.messages(session, after=after, limit=limit)
             case c.GetDiff(session=session, since=since):
@@ -158,7 +158,7 @@ class CommandHandlers:
             case c.DiscardChanges(digest=digest):
                 return await git_actions.revert(cwd, env, (), digest=digest)
 
-    async def _create(self, order: CommandEnvelope, command: c.CreateSession) -> SessionRecord:
+    async def _create(self, envelope: CommandEnvelope, command: c.CreateSession) -> SessionRecord:
         agent = command.agent or self._agents.chosen()
         cwd = command.cwd or self._config.environ.get("HOME", "/")
         if command.model and not command.resume:
@@ -167,7 +167,7 @@ class CommandHandlers:
             agent,
             cwd=cwd,
             title=command.title,
-            id=command.session or session_of(order.id),
+            id=command.session or session_of(envelope.id),
             resume=command.resume,
             fork=command.fork,
             team=command.team,
@@ -176,7 +176,7 @@ class CommandHandlers:
             **command.agent_options(),
         )
 
-    async def _send(self, order: CommandEnvelope, command: c.SendPrompt) -> PromptView:
+    async def _send(self, envelope: CommandEnvelope, command: c.SendPrompt) -> PromptView:
         if any(attachment.path for attachment in command.attachments):
             hint = "Send its content; a path would name a file of the node's machine."
             raise UsageError("an attachment needs a path", field="attachments", hint=hint)
@@ -184,7 +184,7 @@ class CommandHandlers:
             command.session,
             Prompt(command.text, command.attachments),
             id=command.prompt,
-            by=order.by,
+            by=envelope.by,
             timeout_s=command.timeout_s,
             system=command.system,
         )
@@ -198,13 +198,13 @@ class CommandHandlers:
         return view(prompt)
 
     async def _decide(
-        self, order: CommandEnvelope, command: c.ApprovePermission | c.DenyPermission | c.AnswerQuestion
+        self, envelope: CommandEnvelope, command: c.ApprovePermission | c.DenyPermission | c.AnswerQuestion
     ) -> AskRecord:
         record, _ = await self._router.asks.get(command.ask)
         self._router.get(record.session)
         if command.session and command.session != record.session:
             raise UsageError(f"no ask {command.ask!r} in session {command.session!r}", field="ask")
-        answer = _own(order, command)
+        answer = _own(envelope, command)
         try:
             return await self._router.answer(command.ask, answer, digest=command.digest)
         except AlreadyAnswered as error:
@@ -214,16 +214,16 @@ class CommandHandlers:
             raise
 
 
-def session_of(order: str) -> str:
-    """The id of the session that an order makes: the same order again finds the same session."""
-    return hashlib.sha256(order.encode()).hexdigest()[:28]
+def session_of(command_id: str) -> str:
+    """The id of the session that a command makes: the same command again finds the same session."""
+    return hashlib.sha256(command_id.encode()).hexdigest()[:28]
 
 
-def _own(order: CommandEnvelope, command: c.ApprovePermission | c.DenyPermission | c.AnswerQuestion) -> Answer:
+def _own(envelope: CommandEnvelope, command: c.ApprovePermission | c.DenyPermission | c.AnswerQuestion) -> Answer:
     """The answer as the command means it, by whom the hub says it is."""
     decision = command.answer.decision
     if isinstance(command, c.ApprovePermission):
         decision = "allow"
     elif isinstance(command, c.DenyPermission):
         decision = "deny"
-    return replace(command.answer, ask=command.ask, decision=decision, by=order.by or command.answer.by)
+    return replace(command.answer, ask=command.ask, decision=decision, by=envelope.by or command.answer.by)

@@ -111,7 +111,7 @@ class CommandInbox:
     async def _execute(
         self, key: str, envelope: CommandEnvelope, executor: CommandExecutor, done: Callable[[Result], Awaitable[None]]
     ) -> None:
-        result = await executor.execute(envelope)
+        result = await executor.result_of(envelope)
         while True:
             try:
                 await done(result)

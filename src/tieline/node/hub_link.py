@@ -68,8 +68,8 @@ class LinkStatus(Struct, frozen=True, kw_only=True):
 
 
 class HubLink:
-    """`await Link(bus, executor, url=…, key=…).run()`: joined for as long as it runs. Orders that are here are carried
-    out whether or not the hub is there."""
+    """`await Link(bus, executor, url=…, key=…).run()`: joined for as long as it runs. Commands that are here are
+    carried out whether or not the hub is there."""
 
     def __init__(
         self,
@@ -105,16 +105,16 @@ class HubLink:
         await self._outbox.load()
         await self._inbox.load()
         await self._executor.router.rules.forget_joined(but=self._url)
-        orders = asyncio.create_task(self._inbox.run(self._executor, self._outbox.done))
+        inbox = asyncio.create_task(self._inbox.run(self._executor, self._outbox.done))
         dialing = asyncio.create_task(self._keep_dialing())
         trimming = asyncio.create_task(self._keep_trimming())
         try:
-            await asyncio.wait({orders, dialing}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (dialing, orders):
+            await asyncio.wait({inbox, dialing}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (dialing, inbox):
                 if task.done():
                     task.result()
         finally:
-            await cancel_and_wait(orders, dialing, trimming)
+            await cancel_and_wait(inbox, dialing, trimming)
 
     async def _keep_trimming(self) -> None:
         while self._keep_days > 0:

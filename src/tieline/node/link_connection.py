@@ -57,7 +57,7 @@ class LinkConnection:
         outbox.kept = welcome.after
         self._flying: list[int] = []
         self._status = asyncio.Event()
-        self._orders: asyncio.Queue[tuple[int, CommandEnvelope]] = asyncio.Queue(maxsize=p.BATCH)
+        self._commands: asyncio.Queue[tuple[int, CommandEnvelope]] = asyncio.Queue(maxsize=p.BATCH)
         self._readers = asyncio.Semaphore(READERS)
         self._ahead_s = time.time() - welcome.at if welcome.at else 0.0  # our clock, of the hub's
 
@@ -101,7 +101,7 @@ class LinkConnection:
                     self._kept.set()
                 case p.LinkCommands(orders=orders):
                     for item in orders:
-                        await self._orders.put(item)
+                        await self._commands.put(item)
                 case p.LinkRules(revision=revision, rules=rules):
                     await self._executor.router.rules.keep_joined(self._hub, tuple(map(self._timed_rule, rules)))
                     await self._send(p.RulesKept(revision=revision))
@@ -112,29 +112,31 @@ class LinkConnection:
 
     async def _take_commands(self) -> None:
         while True:
-            batch = [await self._orders.get()]
-            while not self._orders.empty():
-                batch.append(self._orders.get_nowait())
-            lasting = [(seq, self._timed(order)) for seq, order in batch if not isinstance(order.command, READING)]
+            batch = [await self._commands.get()]
+            while not self._commands.empty():
+                batch.append(self._commands.get_nowait())
+            lasting = [
+                (seq, self._timed(envelope)) for seq, envelope in batch if not isinstance(envelope.command, READING)
+            ]
             if lasting:
                 await self._inbox.take(self._welcome.epoch, lasting)
-            for _, order in batch:
-                if isinstance(order.command, READING):
+            for _, envelope in batch:
+                if isinstance(envelope.command, READING):
                     await self._readers.acquire()
-                    self._group.create_task(self._answer(order))
+                    self._group.create_task(self._answer(envelope))
             await self._send(p.LinkTaken(seq=batch[-1][0]))
 
-    def _timed(self, order: CommandEnvelope) -> CommandEnvelope:
+    def _timed(self, envelope: CommandEnvelope) -> CommandEnvelope:
         """When it expires, by our clock."""
-        return replace(order, expires_at=order.expires_at + self._ahead_s) if order.expires_at else order
+        return replace(envelope, expires_at=envelope.expires_at + self._ahead_s) if envelope.expires_at else envelope
 
     def _timed_rule(self, rule: AskRule) -> AskRule:
         return replace(rule, expires_at=rule.expires_at + self._ahead_s) if rule.expires_at else rule
 
-    async def _answer(self, order: CommandEnvelope) -> None:
+    async def _answer(self, envelope: CommandEnvelope) -> None:
         """A reading command is not stored: its caller waits for the answer."""
         try:
-            await self._send(p.Results(results=(fitting(order, await self._executor.execute(order)),)))
+            await self._send(p.Results(results=(fitting(envelope, await self._executor.result_of(envelope)),)))
         finally:
             self._readers.release()
 
@@ -263,12 +265,12 @@ def _logged(record: Record) -> p.LogRecord:
     )
 
 
-def fitting(order: CommandEnvelope, result: Result) -> Result:
+def fitting(envelope: CommandEnvelope, result: Result) -> Result:
     """The result as it fits into a frame. A diff that is too long is cut, and says so; anything else is refused."""
     size = len(result.value)  # type: ignore[arg-type]
     if size <= MOST_RESULT:
         return result
-    if isinstance(order.command, GetDiff):
+    if isinstance(envelope.command, GetDiff):
         diff = msgspec.json.decode(result.value, type=str)
         cut = diff[: MOST_RESULT * len(diff) // size - 200]
         cut = cut[: cut.rfind("\n") + 1] + f"\n… cut: the whole diff has {len(diff)} characters\n"

@@ -49,7 +49,7 @@ class ResultOutbox:
             self._unheard[result.id] = result
 
     async def done(self, result: Result) -> None:
-        """An order was carried out. Durable when it returns."""
+        """A command was carried out. Durable when it returns."""
         data = _encode(result)
         if len(data) > MAX_RECORD:  # it was done; what it gave does not travel
             result = Result(id=result.id, refusal=result.refusal, at=result.at)

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from ..drivers.base import AgentOptions, Attachment
+from ..errors import TielineError, UsageError
 from ..events import Answer
 from ..policy import Policy
 
@@ -264,7 +265,7 @@ class CommandEnvelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Strange(Struct, frozen=True, kw_only=True):
-    """As much of an order as every version has."""
+    """As much of a command as every version has."""
 
     id: str
     command: dict[str, Any]
@@ -273,14 +274,14 @@ class _Strange(Struct, frozen=True, kw_only=True):
     expires_at: float = 0.0
 
 
-_order = msgspec.json.Decoder(CommandEnvelope).decode
+_envelope = msgspec.json.Decoder(CommandEnvelope).decode
 _strange = msgspec.json.Decoder(_Strange).decode
 
 
 def decode_envelope(data: bytes) -> CommandEnvelope:
     """Also one whose command this version does not know: it is to be refused, not to stand in the way."""
     try:
-        return _order(data)
+        return _envelope(data)
     except msgspec.ValidationError:
         found = _strange(data)
         command = Unknown(said=str(found.command.get("name", ""))[:100])
@@ -303,3 +304,24 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     value: msgspec.Raw = msgspec.Raw(b"null")
     refusal: Refusal | None = None
     at: float = 0.0
+
+
+class CommandRefused(TielineError):
+    """A refusal, where the error itself is not at hand: it was raised on another machine, or before."""
+
+    def __init__(self, code: str, message: str, *, field: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        self.field = field
+
+
+def refusal_of(error: TielineError) -> Refusal:
+    code = error.code if isinstance(error, CommandRefused) else type(error).__name__
+    field = error.field if isinstance(error, CommandRefused | UsageError) else ""
+    return Refusal(code=code, message=error.message, field=field, hint=error.hint)
+
+
+def raise_if_refused(result: Result) -> Result:
+    if (refusal := result.refusal) is not None:
+        raise CommandRefused(refusal.code, refusal.message, field=refusal.field, hint=refusal.hint)
+    return result

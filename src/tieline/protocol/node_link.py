@@ -2,14 +2,14 @@
 
 The node says `hello`, the hub answers `welcome` with how far it has the node's records, or `refused`. Then each side
 sends what the other does not have, and says how far it kept what came. Either may vanish at any moment: what was not
-acknowledged is sent again and recognised by its place (records, orders) or its id (results, states).
+acknowledged is sent again and recognised by its place (records, commands) or its id (results, states).
 
 - up: `records` (of the node's event log, with the node's own sequence numbers), `state` (present values of its tables),
   `synced` (all present values were sent: what the hub has beyond them is gone), `results`, `delta` (ephemeral),
   `status`, `ruled` (these rules for asks are durable at the node), `beat`
 - down: `orders`, `kept` (records are durable at the hub), `heard` (results are), `rules` (for asks, all of them, each
   time one changes), `beat`
-- `taken` from the node: these orders are durable there.
+- `taken` from the node: these commands are durable there.
 """
 
 from typing import ClassVar, Literal
@@ -56,7 +56,7 @@ class Hello(LinkFrame, tag="hello", frozen=True, kw_only=True):
     version: str = ""
     platform: str = ""
     capabilities: tuple[str, ...] = ()
-    orders: int = 0  # the last order that the node has, by the hub's own numbers
+    orders: int = 0  # the last command that the node has, by the hub's own numbers
     hub: str = ""  # of the log that `orders` is a place in
 
 
@@ -64,7 +64,7 @@ class LinkWelcome(LinkFrame, tag="welcome", frozen=True, kw_only=True):
     protocol: int  # the one both speak
     epoch: str  # of the hub's log
     version: str = ""
-    at: float = 0.0  # the hub's clock, by which orders expire
+    at: float = 0.0  # the hub's clock, by which commands expire
     after: int = 0  # the last record of the node's log that the hub has
     limits: tuple[str, ...] = ()  # what this pair goes without
 

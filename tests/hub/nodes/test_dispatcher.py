@@ -13,12 +13,13 @@ from tests.node.conftest import hub_at, joined_to, until, until_done
 from tieline.background_tasks import background
 from tieline.bus import open_bus
 from tieline.errors import Unsupported, UsageError
+from tieline.hub.http.problems import problem_from_error
 from tieline.hub.nodes.command_queue import MAX_OUTCOME, MAX_WAITING
 from tieline.hub.nodes.dispatcher import REQUIRED_CAPABILITIES
 from tieline.hub.nodes.registry import NodeOffline, UnknownNode
 from tieline.policy import Policy
 from tieline.protocol import commands as c
-from tieline.protocol.commands import CommandEnvelope, Result, decode_envelope
+from tieline.protocol.commands import CommandEnvelope, CommandRefused, Result, decode_envelope
 from tieline.protocol.node_link import CAPABILITIES
 from tieline.protocol.views import CommandView, NodeView
 from tieline.script import Say
@@ -54,8 +55,11 @@ async def test_its_own_node_is_a_call(hub: Running) -> None:
     made = await switch.dispatch(switch.local, create, by="me", id="create")
     assert isinstance(made, Result) and made.refusal is None
     await until(lambda: shown(hub, "create", "applied"), "it is not shown as applied")
-    refused = await switch.dispatch(switch.local, c.CloseSession(session="none"), by="me", id="close")
-    assert isinstance(refused, Result) and refused.refusal is not None
+    with pytest.raises(UsageError) as refused:
+        await switch.dispatch(switch.local, c.CloseSession(session="none"), by="me", id="close")
+    with pytest.raises(CommandRefused) as again:  # what it was refused for is remembered, the error itself is not
+        await switch.dispatch(switch.local, c.CloseSession(session="none"), by="me", id="close")
+    assert problem_from_error(again.value) == problem_from_error(refused.value)
     await until(lambda: shown(hub, "close", "refused"), "it is not shown as refused")
     assert await hub.hub.bus.last("commands.>") == 0
 

@@ -8,8 +8,10 @@ from http import HTTPStatus
 
 import msgspec
 
+from ...channels.inbound_http import HTTP_STATUS as RELAY_STATUS
+from ...envelopes import Refused as MessageRefused
 from ...errors import TielineError, kind_of
-from ...protocol.commands import Refusal
+from ...protocol.commands import CommandRefused
 from ...protocol.problems import MEDIA_TYPE, Problem
 
 STATUS: dict[str, int] = {
@@ -46,6 +48,8 @@ STATUS: dict[str, int] = {
     "InternalError": 502,  # of a node
     "expired": 504,
     "indeterminate": 409,
+    "GitFailed": 400,
+    "TerminalUnreachable": 400,
     "UsageError": 400,
     "TielineError": 500,
 }
@@ -68,23 +72,17 @@ class NotFound(RequestRefused):
 
 
 def problem_from_error(error: TielineError, instance: str = "") -> Problem:
-    if isinstance(error, RequestRefused):
-        return make_problem(error.code, STATUS[error.code], error.message, error.field, error.hint, instance)
-    status = next((STATUS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in STATUS), 500)
-    field = str(getattr(error, "field", ""))
-    return make_problem(type(error).__name__, status, error.message, field, error.hint, instance)
-
-
-def problem_from_refusal(refusal: Refusal, instance: str = "") -> Problem:
-    """What a node refused. A name we do not know is a usage error of a newer peer."""
-    status = STATUS.get(refusal.code) or _inherited_status(refusal.code)
-    return make_problem(refusal.code, status, refusal.message, refusal.field, refusal.hint, instance)
-
-
-def is_usage(code: str) -> bool:
-    """Whether a refusal is surely the asker's own doing, so that asking again will not help. Any other may pass: a node
-    whose bus is away, a failure that nobody foresaw, a name that we do not know."""
-    return "UsageError" in _ancestor_names(code)
+    code, field = type(error).__name__, str(getattr(error, "field", ""))
+    match error:
+        case RequestRefused():
+            code, status = error.code, STATUS[error.code]
+        case CommandRefused():  # a name we do not know is a usage error of a newer peer
+            code, status = error.code, STATUS.get(error.code) or _inherited_status(error.code)
+        case MessageRefused():
+            code, status = error.reason, RELAY_STATUS.get(error.reason, 422)
+        case _:
+            status = next((STATUS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in STATUS), 500)
+    return make_problem(code, status, error.message, field, error.hint, instance)
 
 
 def http_problem(status: int, detail: str = "", instance: str = "", *, field: str = "") -> Problem:
@@ -106,14 +104,6 @@ def problem_headers(problem: Problem, retry_s: float = 0.0) -> list[tuple[bytes,
     return found
 
 
-class ProblemException(Exception):
-    """A problem on its way out of a route."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.detail)
-        self.problem = problem
-
-
 def make_problem(code: str, status: int, detail: str, field: str, hint: str, instance: str) -> Problem:
     return Problem(
         status=status,
@@ -128,10 +118,5 @@ def make_problem(code: str, status: int, detail: str, field: str, hint: str, ins
 
 def _inherited_status(code: str) -> int:
     """The status of an error that is not named above but descends from one that is."""
-    return next((STATUS[name] for name in _ancestor_names(code) if name in STATUS), 400)
-
-
-def _ancestor_names(code: str) -> list[str]:
-    """An error's name and those it descends from; none for one that we do not know."""
     kind = kind_of(code)
-    return [parent.__name__ for parent in kind.__mro__] if kind else []
+    return next((STATUS[parent.__name__] for parent in kind.__mro__ if parent.__name__ in STATUS), 400) if kind else 400

@@ -14,7 +14,7 @@ from ...policy import Policy, preset
 from ...protocol.commands import AnyCommand, Result
 from ...protocol.views import CommandView, NodeView
 from ...sessions.records import ASKS, SESSIONS, AskRecord, SessionRecord
-from ..http.problems import NotFound, ProblemException, RequestRefused, problem_from_refusal
+from ..http.problems import NotFound, RequestRefused
 from ..http.request import Request, device_of, idempotency_id, json_response
 from ..hub import Hub
 from ..security.auth import actor_name
@@ -27,13 +27,9 @@ _ask = msgspec.json.Decoder(AskRecord).decode
 
 
 async def send_command(request: Request, node: str, command: AnyCommand, *, id: str = "") -> Result | CommandView:
-    """Sends a command in the device's name. A refusal is raised as a problem."""
-    hub = request.hub
+    """Sends a command in the device's name. Raises what it is refused for."""
     by = actor_name(device_of(request))
-    told = await hub.dispatcher.dispatch(node, command, by=by, id=id or idempotency_id(request) or new_id())
-    if isinstance(told, Result) and told.refusal is not None:
-        raise ProblemException(problem_from_refusal(told.refusal, request.id))
-    return told
+    return await request.hub.dispatcher.dispatch(node, command, by=by, id=id or idempotency_id(request) or new_id())
 
 
 def command_response(outcome: Result | CommandView, status: int = 200) -> Response:

@@ -13,13 +13,13 @@ from ...bus.base import Bus, Table
 from ...errors import BusClosed, BusError, Conflict, UsageError
 from ...node.command_executor import EXPIRED
 from ...protocol import commands as c
-from ...protocol.commands import READING, CommandEnvelope, Result, decode_envelope
+from ...protocol.commands import READING, CommandEnvelope, Refusal, Result, decode_envelope
 from ...protocol.views import CommandView
 from ...sessions.git_actions import ChangeOutcome
 
 COMMANDS = "commands"
 EXPIRES_S = 24 * 3600.0
-"""How long an order waits for its node, unless it says otherwise."""
+"""How long a command waits for its node, unless it says otherwise."""
 KEPT_S = 2 * 24 * 3600
 """How long it is shown what became of one."""
 SWEEP_S = 30.0
@@ -27,7 +27,7 @@ WRITE_S = 1.0
 MAX_UNWRITTEN = 1000
 """Commands that were carried out at once and are not in the table yet; beyond that their callers wait."""
 MAX_WAITING = 10_000
-"""Orders that may wait for one node."""
+"""Commands that may wait for one node."""
 
 RANK = {"sent": 0, "received": 1, "expired": 2, "refused": 3, "applied": 3}
 """A state never goes back. A node's own word is above what the hub concluded from the time."""
@@ -47,17 +47,17 @@ def subject(node: str) -> str:
     return f"commands.{node}"
 
 
-def command_view(node: str, order: CommandEnvelope, **more: object) -> CommandView:
-    command = order.command
+def command_view(node: str, envelope: CommandEnvelope, **more: object) -> CommandView:
+    command = envelope.command
     return replace(
         CommandView(
-            id=order.id,
+            id=envelope.id,
             node=node,
             name=command.name,
             session=getattr(command, "session", ""),
             ask=getattr(command, "ask", ""),
-            by=order.by,
-            at=order.at,
+            by=envelope.by,
+            at=envelope.at,
         ),
         **more,
     )
@@ -66,8 +66,11 @@ def command_view(node: str, order: CommandEnvelope, **more: object) -> CommandVi
 def with_result(view: CommandView, result: Result) -> CommandView:
     if result.refusal is None:
         return replace(view, state="applied", problem="", outcome=_outcome(view.name, result))
-    state = "expired" if result.refusal.code == EXPIRED else "refused"
-    return replace(view, state=state, problem=result.refusal.message)
+    return with_refusal(view, result.refusal)
+
+
+def with_refusal(view: CommandView, refusal: Refusal) -> CommandView:
+    return replace(view, state="expired" if refusal.code == EXPIRED else "refused", problem=refusal.message)
 
 
 def _outcome(name: str, result: Result) -> ChangeOutcome | None:
@@ -93,8 +96,8 @@ class CommandQueue:
 
     async def __aenter__(self) -> "CommandQueue":
         self._tasks = [
-            background(self._keep_sweeping(), "orders-sweep"),
-            background(self._keep_writing(), "orders-write"),
+            background(self._keep_sweeping(), "commands-sweep"),
+            background(self._keep_writing(), "commands-write"),
         ]
         return self
 
@@ -102,16 +105,18 @@ class CommandQueue:
         await cancel_and_wait(*self._tasks)
         await self._write()
 
-    async def send(self, node: str, order: CommandEnvelope) -> None:
-        """Durable when it returns; the same id again is the same order."""
+    async def send(self, node: str, envelope: CommandEnvelope) -> None:
+        """Durable when it returns; the same id again is the same command."""
         if self._waiting[node] >= MAX_WAITING:
             hint = "They are fetched when it is back, or expire."
             raise UsageError(f"{MAX_WAITING} commands wait for the node already", field="node", hint=hint)
         self._waiting[node] += 1
-        if not isinstance(order.command, READING):  # shown first: the node's result may come before `publish` returns
-            with suppress(Conflict):  # the same order again
-                await self._table.put(order.id, _encode(command_view(node, order)), expect=0, ttl=KEPT_S)
-        await self._bus.publish(subject(node), _encode(order), id=order.id)
+        if not isinstance(
+            envelope.command, READING
+        ):  # shown first: the node's result may come before `publish` returns
+            with suppress(Conflict):  # the same command again
+                await self._table.put(envelope.id, _encode(command_view(node, envelope)), expect=0, ttl=KEPT_S)
+        await self._bus.publish(subject(node), _encode(envelope), id=envelope.id)
 
     async def get(self, id: str) -> CommandView | None:
         if view := self._unwritten.get(id):
@@ -149,21 +154,21 @@ class CommandQueue:
         for view in views:
             self._unwritten.pop(view.id, None)
 
-    async def mark_received(self, node: str, order: CommandEnvelope) -> None:
-        if not isinstance(order.command, READING):
-            await self._advance(command_view(node, order, state="received"), make=True)
+    async def mark_received(self, node: str, envelope: CommandEnvelope) -> None:
+        if not isinstance(envelope.command, READING):
+            await self._advance(command_view(node, envelope, state="received"), make=True)
 
     async def mark_concluded(self, node: str, result: Result) -> None:
-        """What the node says became of it. Of another node's order nothing is believed."""
+        """What the node says became of it. Of another node's command nothing is believed."""
         view = await self.get(result.id)
         if view is not None and view.node == node:
             await self._advance(with_result(view, result))
 
-    async def mark_expired(self, node: str, order: CommandEnvelope) -> None:
+    async def mark_expired(self, node: str, envelope: CommandEnvelope) -> None:
         """Nobody fetched it in time."""
-        if not isinstance(order.command, READING):
+        if not isinstance(envelope.command, READING):
             problem = "the node was offline for too long"
-            await self._advance(command_view(node, order, state="expired", problem=problem), make=True, above=0)
+            await self._advance(command_view(node, envelope, state="expired", problem=problem), make=True, above=0)
 
     async def trim(self, node: str, seq: int) -> None:
         """Everything up to there is durable at the node."""
@@ -195,15 +200,15 @@ class CommandQueue:
             await asyncio.sleep(SWEEP_S)
 
     async def sweep(self) -> None:
-        """Say of every order whose time is up that it is expired, and count what waits."""
+        """Say of every command whose time is up that it is expired, and count what waits."""
         now = time.time()
         waiting: Counter[str] = Counter()
         over: dict[str, int] = {}
         async for record in self._bus.read(f"{COMMANDS}.>", follow=False):
             node = record.subject.partition(".")[2]
-            order = decode_envelope(record.data)
-            if 0 < order.expires_at < now:
-                await self.mark_expired(node, order)
+            envelope = decode_envelope(record.data)
+            if 0 < envelope.expires_at < now:
+                await self.mark_expired(node, envelope)
                 if not waiting[node]:
                     over[node] = record.seq
             else:

@@ -2,7 +2,7 @@
 
 A command goes on the bus, the hub that has the node's link forwards it, and its result comes back the same way: so any
 hub on a bus can command any node. `dispatch` waits for the result for a while; after that, and for a node that is away,
-it gives a CommandView, which later states follow in the table `commands`.
+it gives a CommandView, which later states follow in the table `commands`. A refusal is raised.
 """
 
 import asyncio
@@ -17,21 +17,21 @@ from msgspec.structs import replace
 
 from ...background_tasks import background, cancel_and_wait
 from ...bus.base import Bus
-from ...errors import BusClosed, BusError, Unsupported, UsageError
+from ...errors import BusClosed, BusError, TielineError, Unsupported, UsageError
 from ...ids import new_id
 from ...node.command_executor import CommandExecutor
 from ...node.command_inbox import CommandInbox
 from ...protocol import commands as c
-from ...protocol.commands import AnyCommand, CommandEnvelope, Result, decode_envelope
+from ...protocol.commands import AnyCommand, CommandEnvelope, Result, decode_envelope, raise_if_refused, refusal_of
 from ...protocol.node_link import NodeCapability
 from ...protocol.views import CommandView, NodeView
-from .command_queue import EXPIRES_S, CommandQueue, command_view, subject, with_result
+from .command_queue import EXPIRES_S, CommandQueue, command_view, subject, with_refusal, with_result
 from .registry import RENEW_S, Lost, NodeOffline, NodeRegistry, Presence
 
 WAIT_S = 10.0
 RETRY_S = 1.0
 BUS = "bus"
-"""Which log the local node's orders are counted in: there is one only."""
+"""Which log the local node's commands are counted in: there is one only."""
 RESULT_PART = 512 * 1024
 """Bytes of a result that are announced at once."""
 MAX_PARTS = 64
@@ -113,14 +113,15 @@ class CommandDispatcher:
         wait_s: float = WAIT_S,
         expires_s: float = EXPIRES_S,
     ) -> Result | CommandView:
-        """Raises UnknownNode, Unsupported for what the node goes without, NodeOffline for a reading command that nobody
-        answers. The same id again is the same command."""
+        """Raises what the command is refused for (of another machine as CommandRefused), UnknownNode, Unsupported for
+        what the node goes without, NodeOffline for a reading command that nobody answers. The same id again is the same
+        command."""
         now = time.time()
         if id:
             _check_id(id)
-        order = CommandEnvelope(id=id or new_id(), command=command, by=by, at=now, expires_at=now + expires_s)
+        envelope = CommandEnvelope(id=id or new_id(), command=command, by=by, at=now, expires_at=now + expires_s)
         if self._local is not None and node == self.local:
-            return await self._execute_local(self._local, order)
+            return await self._execute_local(self._local, envelope)
         view = await self._nodes.get(node)
         if (needed := REQUIRED_CAPABILITIES.get(type(command))) and needed in view.limits:
             hint = "It runs another version of Tieline; update the older one."
@@ -129,15 +130,15 @@ class CommandDispatcher:
         if (reading or isinstance(command, c.CHANGES)) and not view.online:
             raise NodeOffline(view)
         if reading:
-            order = replace(order, expires_at=now + wait_s)
-        key = (node, order.id)
+            envelope = replace(envelope, expires_at=now + wait_s)
+        key = (node, envelope.id)
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, set()).add(future)
         try:
-            await self.queue.send(node, order)
+            await self.queue.send(node, envelope)
             if view.online:
                 async with asyncio.timeout(wait_s):
-                    return await future
+                    return raise_if_refused(await future)
         except TimeoutError:
             if reading:
                 raise NodeOffline(view, f"did not answer within {wait_s:g} s") from None
@@ -145,11 +146,11 @@ class CommandDispatcher:
             self._waiting[key].discard(future)
             if not self._waiting[key]:
                 del self._waiting[key]
-        return await self.queue.get(order.id) or command_view(node, order)
+        return await self.queue.get(envelope.id) or command_view(node, envelope)
 
     async def handle_result(self, result: Result, node: str = "") -> None:
-        """A node says what became of an order. Durable when it returns, and whoever waits for it is told. Raises
-        UsageError for the id of no order."""
+        """A node says what became of a command. Durable when it returns, and whoever waits for it is told. Raises
+        UsageError for the id of no command."""
         _check_id(result.id)
         node = node or self.local
         await self.queue.mark_concluded(node, result)
@@ -169,13 +170,19 @@ class CommandDispatcher:
                 future.set_result(result)
         return bool(futures)
 
-    async def _execute_local(self, local: CommandExecutor, order: CommandEnvelope) -> Result:
-        result = await local.execute(order)
-        if not isinstance(order.command, c.READING):
-            # Nobody waits for it: the result says it all. It is there for those who look later, or elsewhere.
-            view = with_result(command_view(self.local, order), result)
-            await self.queue.record_result(view, now=isinstance(order.command, c.DECISIONS))
+    async def _execute_local(self, local: CommandExecutor, envelope: CommandEnvelope) -> Result:
+        try:
+            result = await local.execute(envelope)
+        except TielineError as error:
+            await self._record(envelope, with_refusal(command_view(self.local, envelope), refusal_of(error)))
+            raise
+        await self._record(envelope, with_result(command_view(self.local, envelope), result))
         return result
+
+    async def _record(self, envelope: CommandEnvelope, view: CommandView) -> None:
+        """Its caller has the result already; this is for those who look later, or elsewhere."""
+        if not isinstance(envelope.command, c.READING):
+            await self.queue.record_result(view, now=isinstance(envelope.command, c.DECISIONS))
 
     async def _consume_results(self) -> None:
         """Results that other hubs' links brought. One that is missed is still to be seen in the table."""
@@ -255,7 +262,7 @@ class CommandDispatcher:
         )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(background(work, f"switch-{work.__name__}"))
+        self._tasks.append(background(work, f"dispatcher-{work.__name__}"))
 
 
 def _check_id(id: str) -> None:

@@ -66,7 +66,7 @@ class Links:
         device = _device_of(context_of(scope))
         work = asyncio.create_task(_Link(self._hub, self, scope, receive, send).run())
         self._open.setdefault(device.id, set()).add(work)
-        if not self._hub.devices.knows(device.id):  # revoked between the gate and here
+        if not self._hub.devices.knows(device.id):  # revoked after the middleware knew it
             work.cancel()
         unused = self._hub.devices.connected(device.id)
         try:
@@ -168,15 +168,15 @@ class _Link:
                 )
             )
             up = Upstream(hub, replica, hello.node, self._send)
-            orders = Downstream(hub, hello.node, self._send)
+            down = Downstream(hub, hello.node, self._send)
             await _run_until_failure(
-                self._read(up, orders),
+                self._read(up, down),
                 up.store_records(),
                 up.store_states(),
                 up.handle_results(),
-                orders.send_commands(hello.orders if hello.hub == epoch else 0),
-                orders.process_acknowledged(),
-                *([] if "rules" in self._limits else [orders.send_rules()]),
+                down.send_commands(hello.orders if hello.hub == epoch else 0),
+                down.process_acknowledged(),
+                *([] if "rules" in self._limits else [down.send_rules()]),
                 self._beat(presence),
                 _wait_replaced(replaced, hello.node),
             )
@@ -189,18 +189,18 @@ class _Link:
             await replica.save_cursor(force=True)
             await presence.leave()
 
-    async def _read(self, up: Upstream, orders: Downstream) -> None:
+    async def _read(self, up: Upstream, down: Downstream) -> None:
         while True:
             frame, size = await self._receive_frame(p.SILENCE_S)
             match frame:
                 case p.LinkTaken(seq=seq):
-                    orders.acknowledge(seq)
+                    down.acknowledge(seq)
                 case p.NodeStatus():
                     await self._hub.nodes.change(
                         self._node, agents=frame.agents[:1000], default_agent=frame.default_agent, home=frame.home
                     )
                 case p.RulesKept(revision=revision):
-                    await self._hub.nodes.change(self._node, rules=orders.sent_rules(revision))
+                    await self._hub.nodes.change(self._node, rules=down.sent_rules(revision))
                 case p.LinkBeat():
                     pass
                 case p.Hello():

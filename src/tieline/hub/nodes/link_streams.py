@@ -126,7 +126,7 @@ class Upstream:
 
 
 class Downstream:
-    """Orders, on their way from the bus to a node."""
+    """Commands, on their way from the bus to a node."""
 
     def __init__(self, hub: "Hub", node: str, send: SendDown) -> None:
         self._hub = hub
@@ -143,17 +143,17 @@ class Downstream:
             async for record in records:
                 await self._send_command(record.seq, decode_envelope(record.data))
 
-    async def _send_command(self, seq: int, order: CommandEnvelope) -> None:
-        if 0 < order.expires_at < time.time():
-            await self._hub.dispatcher.queue.mark_expired(self._node, order)
+    async def _send_command(self, seq: int, envelope: CommandEnvelope) -> None:
+        if 0 < envelope.expires_at < time.time():
+            await self._hub.dispatcher.queue.mark_expired(self._node, envelope)
             return
         while len(self._sent) >= p.BATCH:
             self._has_room.clear()
             await self._has_room.wait()
-        self._sent.append((seq, order))
-        if isinstance(order.command, READING):
-            order = replace(order, expires_at=0.0)  # it was in time when it was sent
-        await self._send(p.LinkCommands(orders=((seq, order),)))
+        self._sent.append((seq, envelope))
+        if isinstance(envelope.command, READING):
+            envelope = replace(envelope, expires_at=0.0)  # it was in time when it was sent
+        await self._send(p.LinkCommands(orders=((seq, envelope),)))
 
     async def send_rules(self) -> None:
         """All that hold on the node, now and whenever one changes."""
@@ -200,13 +200,13 @@ class Downstream:
         self._acknowledged_event.set()
 
     async def process_acknowledged(self) -> None:
-        """Orders are durable at the node: show it, and forget them here."""
+        """Commands are durable at the node: show it, and forget them here."""
         while True:
             await self._acknowledged_event.wait()
             self._acknowledged_event.clear()
             seq = self._acknowledged
-            for _, order in [one for one in self._sent if one[0] <= seq]:
-                await self._hub.dispatcher.queue.mark_received(self._node, order)
+            for _, envelope in [one for one in self._sent if one[0] <= seq]:
+                await self._hub.dispatcher.queue.mark_received(self._node, envelope)
             self._sent = [one for one in self._sent if one[0] > seq]
             self._has_room.set()
             await self._hub.dispatcher.queue.trim(self._node, seq)

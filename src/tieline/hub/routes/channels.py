@@ -17,7 +17,7 @@ from ..http.request import Request, device_of, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..security.auth import actor_name
-from .messages import OWNER, relay_context, relay_of, view_of
+from .messages import OWNER, current_relay, relay_of, view_of
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -65,28 +65,28 @@ async def test(request: Request, id: str) -> Response:
     """Send a test message through a channel and report its delivery. An answer is not waited for."""
     wanted = await parse_body(request, ChannelTest, empty=ChannelTest())
     channel = _channel(request, id)
-    async with relay_context(request) as relay:
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        sent: list[str] = []
+    relay = await current_relay(request)
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    sent: list[str] = []
 
-        def heard(receipt: MessageReceipt) -> None:
-            tried = receipt.over or any(step.state == "failed" for step in receipt.steps)
-            if sent and receipt.id == sent[0] and tried and not over.done():
-                over.set_result(None)  # one attempt tells; the others would take their time
+    def heard(receipt: MessageReceipt) -> None:
+        tried = receipt.over or any(step.state == "failed" for step in receipt.steps)
+        if sent and receipt.id == sent[0] and tried and not over.done():
+            over.set_result(None)  # one attempt tells; the others would take their time
 
-        unsubscribe = relay.subscribe(heard)
-        try:
-            to = wanted.to or channel.subject_prefix
-            receipt = await relay.send(to, wanted.text, sender=OWNER, limits=Limits(ttl_s=TEST_S))
-            sent.append(receipt.id)
-            heard(await relay.status(receipt.id))
-            await asyncio.wait({over}, timeout=TEST_S + 5)
-        finally:
-            unsubscribe()
-            over.cancel()
-        view = view_of(await relay.message(receipt.id))
-        fine = view.state in ("injected", "seen", "answered")
-        return json_response(ChannelTestView(channel=id, delivered=fine, message=view))
+    unsubscribe = relay.subscribe(heard)
+    try:
+        to = wanted.to or channel.subject_prefix
+        receipt = await relay.send(to, wanted.text, sender=OWNER, limits=Limits(ttl_s=TEST_S))
+        sent.append(receipt.id)
+        heard(await relay.status(receipt.id))
+        await asyncio.wait({over}, timeout=TEST_S + 5)
+    finally:
+        unsubscribe()
+        over.cancel()
+    view = view_of(await relay.message(receipt.id))
+    fine = view.state in ("injected", "seen", "answered")
+    return json_response(ChannelTestView(channel=id, delivered=fine, message=view))
 
 
 def _channel(request: Request, id: str) -> Channel:

@@ -10,7 +10,7 @@ from ..http.problems import RequestRefused
 from ..http.request import Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
-from .messages import TAGS, Limit, relay_context
+from .messages import TAGS, Limit, current_relay
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -25,15 +25,15 @@ async def dead(
     limit: Limit = 100,
 ) -> Response:
     """Undelivered messages, the newest first; filtered by address pattern, sender or reason."""
-    async with relay_context(request) as relay:
-        return json_response((await relay.dead_letters.list(to=pattern, sender=sender, reason=reason))[:limit])
+    relay = await current_relay(request)
+    return json_response((await relay.dead_letters.list(to=pattern, sender=sender, reason=reason))[:limit])
 
 
 @get("/api/v1/dead/{id}", tags=TAGS, spec=RouteSpec(response=DeadLetter, problems=("UnknownMessage",)))
 async def letter(request: Request, id: str) -> Response:
     """One dead letter."""
-    async with relay_context(request) as relay:
-        return json_response(await relay.dead_letters.show(id))
+    relay = await current_relay(request)
+    return json_response(await relay.dead_letters.show(id))
 
 
 @post(
@@ -46,20 +46,20 @@ async def retry(request: Request) -> Response:
     chosen = await parse_body(request, DeadSelection)
     _check(chosen)
     outcomes: list[DeadOutcome] = []
-    async with relay_context(request) as relay:
-        found: list[tuple[str, MessageReceipt | Refused]] = []
-        if not chosen.ids:
-            found = await relay.dead_letters.retry(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
-        for id in chosen.ids:
-            try:
-                found += await relay.dead_letters.retry([id])
-            except UnknownMessage as error:
-                outcomes.append(DeadOutcome(id=id, done=False, problem=error.message))
-        for id, outcome in found:
-            if isinstance(outcome, Refused):
-                outcomes.append(DeadOutcome(id=id, done=False, problem=f"{outcome.reason}: {outcome.message}"))
-            else:
-                outcomes.append(DeadOutcome(id=id, done=True, sent_as=outcome.id))
+    relay = await current_relay(request)
+    found: list[tuple[str, MessageReceipt | Refused]] = []
+    if not chosen.ids:
+        found = await relay.dead_letters.retry(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
+    for id in chosen.ids:
+        try:
+            found += await relay.dead_letters.retry([id])
+        except UnknownMessage as error:
+            outcomes.append(DeadOutcome(id=id, done=False, problem=error.message))
+    for id, outcome in found:
+        if isinstance(outcome, Refused):
+            outcomes.append(DeadOutcome(id=id, done=False, problem=f"{outcome.reason}: {outcome.message}"))
+        else:
+            outcomes.append(DeadOutcome(id=id, done=True, sent_as=outcome.id))
     return json_response(outcomes)
 
 
@@ -72,12 +72,12 @@ async def drop(request: Request) -> Response:
     """Delete dead letters."""
     chosen = await parse_body(request, DeadSelection)
     _check(chosen)
-    async with relay_context(request) as relay:
-        if chosen.ids:
-            count = await relay.dead_letters.drop(chosen.ids)
-        else:
-            count = await relay.dead_letters.drop(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
-        return json_response(DropView(dropped=count))
+    relay = await current_relay(request)
+    if chosen.ids:
+        count = await relay.dead_letters.drop(chosen.ids)
+    else:
+        count = await relay.dead_letters.drop(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
+    return json_response(DropView(dropped=count))
 
 
 def _check(chosen: DeadSelection) -> None:

@@ -1,14 +1,11 @@
 """Messages and inboxes."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 from starlette.responses import Response
 
-from ...channels.inbound_http import HTTP_STATUS
-from ...envelopes import Message, Refused, Unanswered, UnknownMessage, address, under
+from ...envelopes import Message, Unanswered, UnknownMessage, address, under
 from ...errors import UsageError
 from ...mesh.records import MEMBER_PREFIX
 from ...protocol.messages import (
@@ -26,7 +23,7 @@ from ...protocol.messages import (
 )
 from ...relay import Relay
 from ...sessions.caller_session import caller
-from ..http.problems import ProblemException, RequestRefused, make_problem
+from ..http.problems import RequestRefused
 from ..http.request import Request, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
@@ -50,17 +47,11 @@ def relay_of(request: Request) -> Relay:
     return relay
 
 
-@asynccontextmanager
-async def relay_context(request: Request) -> AsyncGenerator[Relay, None]:
-    """Yields the relay; its refusals become problems whose code is the reason."""
+async def current_relay(request: Request) -> Relay:
+    """The relay, once it has caught up."""
     relay = relay_of(request)
     await relay.wait_while_late()
-    try:
-        yield relay
-    except Refused as error:
-        status = HTTP_STATUS.get(error.reason, 422)
-        problem = make_problem(error.reason, status, error.message, "", error.hint, request.id)
-        raise ProblemException(problem) from None
+    return relay
 
 
 async def sender_of(request: Request, new: NewMessage | NewAsk) -> str:
@@ -117,19 +108,19 @@ async def send(request: Request) -> Response:
     """Send a message. It is durable when this returns; its receipt tells its progress."""
     new = await parse_body(request, NewMessage)
     sender = await sender_of(request, new)
-    async with relay_context(request) as relay:
-        receipt = await relay.send(
-            address_of(request, new.to),
-            new.payload(),
-            sender=sender,
-            reply_to="" if new.no_reply else address_of(request, new.reply_to) or sender,
-            in_reply_to=new.in_reply_to,
-            thread=new.thread,
-            limits=new.limits,
-            key=new.key or idempotency_id(request),
-            within=message_of(request, sender) or new.within,
-        )
-        return json_response(view_of(await relay.message(receipt.id)), 201)
+    relay = await current_relay(request)
+    receipt = await relay.send(
+        address_of(request, new.to),
+        new.payload(),
+        sender=sender,
+        reply_to="" if new.no_reply else address_of(request, new.reply_to) or sender,
+        in_reply_to=new.in_reply_to,
+        thread=new.thread,
+        limits=new.limits,
+        key=new.key or idempotency_id(request),
+        within=message_of(request, sender) or new.within,
+    )
+    return json_response(view_of(await relay.message(receipt.id)), 201)
 
 
 @post(
@@ -142,36 +133,36 @@ async def ask(request: Request) -> Response:
     new = await parse_body(request, NewAsk)
     sender = await sender_of(request, new)
     timeout = min(max(new.timeout_s, 0.1), MAX_ASK_S)
-    async with relay_context(request) as relay:
-        try:
-            found = await relay.ask(
-                address_of(request, new.to),
-                new.payload(),
-                sender=sender,
-                timeout=timeout,
-                limits=new.limits,
-                key=new.key or idempotency_id(request),
-                within=message_of(request, sender) or new.within,
-            )
-        except Unanswered as error:
-            return json_response(AnswerView(receipt=error.receipt, reason=error.reason, detail=error.message))
-        return json_response(AnswerView(receipt=await relay.status(found.in_reply_to), answer=found))
+    relay = await current_relay(request)
+    try:
+        found = await relay.ask(
+            address_of(request, new.to),
+            new.payload(),
+            sender=sender,
+            timeout=timeout,
+            limits=new.limits,
+            key=new.key or idempotency_id(request),
+            within=message_of(request, sender) or new.within,
+        )
+    except Unanswered as error:
+        return json_response(AnswerView(receipt=error.receipt, reason=error.reason, detail=error.message))
+    return json_response(AnswerView(receipt=await relay.status(found.in_reply_to), answer=found))
 
 
 @get("/api/v1/messages", tags=TAGS, spec=RouteSpec(response=list[ThreadView], problems=("UnknownMessage",)))
 async def threads(request: Request, thread: str = "", limit: Limit = 50) -> Response:
     """Message threads, the last active first; with `thread`, that one only."""
-    async with relay_context(request) as relay:
-        if thread:
-            messages = await relay.thread(thread)
-            if not messages:
-                raise UnknownMessage(thread)
-            return json_response([_thread(thread, messages)])
-        members: dict[str, list[str]] = {}
-        for receipt in await relay.recent(MAX_PAGE):
-            members.setdefault(receipt.thread, []).append(receipt.id)
-        found = {name: await relay.thread(name, *ids) for name, ids in list(members.items())[:limit]}
-        return json_response([_thread(name, messages) for name, messages in found.items() if messages])
+    relay = await current_relay(request)
+    if thread:
+        messages = await relay.thread(thread)
+        if not messages:
+            raise UnknownMessage(thread)
+        return json_response([_thread(thread, messages)])
+    members: dict[str, list[str]] = {}
+    for receipt in await relay.recent(MAX_PAGE):
+        members.setdefault(receipt.thread, []).append(receipt.id)
+    found = {name: await relay.thread(name, *ids) for name, ids in list(members.items())[:limit]}
+    return json_response([_thread(name, messages) for name, messages in found.items() if messages])
 
 
 def _thread(name: str, messages: list[Message]) -> ThreadView:
@@ -190,26 +181,26 @@ def _thread(name: str, messages: list[Message]) -> ThreadView:
 @get("/api/v1/messages/{id}", tags=TAGS, spec=RouteSpec(response=MessageView, problems=("UnknownMessage",)))
 async def show(request: Request, id: str) -> Response:
     """One message and the steps of its delivery."""
-    async with relay_context(request) as relay:
-        found = await relay.message(id)
-        if _reader(request) not in ("", found.receipt.sender, found.receipt.subject):
-            raise UnknownMessage(id)
-        return json_response(view_of(found))
+    relay = await current_relay(request)
+    found = await relay.message(id)
+    if _reader(request) not in ("", found.receipt.sender, found.receipt.subject):
+        raise UnknownMessage(id)
+    return json_response(view_of(found))
 
 
 @get("/api/v1/messages/{id}/trace", tags=TAGS, spec=RouteSpec(response=TraceView, problems=("UnknownMessage",)))
 async def trace(request: Request, id: str) -> Response:
     """The whole thread of a message, with its dead letters."""
-    async with relay_context(request) as relay:
-        thread = await _thread_of(relay, id)
-        messages = await relay.thread(thread, id)  # none, if all of it was refused
-        dead = [letter for letter in await relay.dead_letters.list() if letter.envelope.thread == thread]
-        if not messages and not dead:
-            raise UnknownMessage(id)
-        view = TraceView(
-            thread=thread, messages=tuple(map(view_of, messages)), depth=depths(messages), dead=tuple(reversed(dead))
-        )
-        return json_response(view)
+    relay = await current_relay(request)
+    thread = await _thread_of(relay, id)
+    messages = await relay.thread(thread, id)  # none, if all of it was refused
+    dead = [letter for letter in await relay.dead_letters.list() if letter.envelope.thread == thread]
+    if not messages and not dead:
+        raise UnknownMessage(id)
+    view = TraceView(
+        thread=thread, messages=tuple(map(view_of, messages)), depth=depths(messages), dead=tuple(reversed(dead))
+    )
+    return json_response(view)
 
 
 async def _thread_of(relay: Relay, id: str) -> str:
@@ -236,8 +227,8 @@ def depths(messages: list[Message]) -> tuple[int, ...]:
 @get("/api/v1/message-ids", tags=TAGS, spec=RouteSpec(response=list[str]))
 async def ids(request: Request, part: Annotated[str, Meta(min_length=1, max_length=64)], limit: Limit = 20) -> Response:
     """Ids that begin or end with `part`, or whose last six characters begin with it, of messages and dead letters."""
-    async with relay_context(request) as relay:
-        return json_response(await relay.find_ids(part, limit))
+    relay = await current_relay(request)
+    return json_response(await relay.find_ids(part, limit))
 
 
 # --- inboxes -------------------------------------------------------------------------------------------------
@@ -246,10 +237,10 @@ async def ids(request: Request, part: Annotated[str, Meta(min_length=1, max_leng
 @get("/api/v1/inboxes", tags=TAGS, spec=RouteSpec(response=list[InboxView]))
 async def inboxes(request: Request) -> Response:
     """All addresses with waiting messages, and the owner's inbox."""
-    async with relay_context(request) as relay:
-        relay.check_active()
-        waiting = {OWNER: 0, **{subject: len(mailbox) for subject, mailbox in relay.dispatcher.mailboxes.items()}}
-        return json_response([_inbox(relay, subject, count) for subject, count in sorted(waiting.items())])
+    relay = await current_relay(request)
+    relay.check_active()
+    waiting = {OWNER: 0, **{subject: len(mailbox) for subject, mailbox in relay.dispatcher.mailboxes.items()}}
+    return json_response([_inbox(relay, subject, count) for subject, count in sorted(waiting.items())])
 
 
 def _inbox(relay: Relay, subject: str, count: int) -> InboxView:
@@ -267,16 +258,16 @@ def _inbox(relay: Relay, subject: str, count: int) -> InboxView:
 @get("/api/v1/inboxes/{subject}", tags=TAGS, spec=RouteSpec(response=list[MessageView], problems=("UnknownMember",)))
 async def inbox(request: Request, subject: str, limit: Limit = 50) -> Response:
     """The messages of an address or of a member, the newest first. They stay unread."""
-    async with relay_context(request) as relay:
-        subject = address(address_of(request, subject))
-        _check_reader(request, subject)
-        queue = relay.dispatcher.queues.match(subject)
-        if queue is not None and queue.kind == "inbox":
-            return json_response([view_of(message) for message in await relay.inbox(subject).messages(limit=limit)])
-        relay.check_active()
-        waiting = [message.receipt for message in relay.dispatcher.mailboxes.get(subject, {}).values()]
-        newest = sorted(waiting, key=lambda receipt: receipt.seq, reverse=True)[:limit]
-        return json_response([view_of(await relay.message(receipt.id)) for receipt in newest])
+    relay = await current_relay(request)
+    subject = address(address_of(request, subject))
+    _check_reader(request, subject)
+    queue = relay.dispatcher.queues.match(subject)
+    if queue is not None and queue.kind == "inbox":
+        return json_response([view_of(message) for message in await relay.inbox(subject).messages(limit=limit)])
+    relay.check_active()
+    waiting = [message.receipt for message in relay.dispatcher.mailboxes.get(subject, {}).values()]
+    newest = sorted(waiting, key=lambda receipt: receipt.seq, reverse=True)[:limit]
+    return json_response([view_of(await relay.message(receipt.id)) for receipt in newest])
 
 
 @post(
@@ -289,17 +280,17 @@ async def inbox(request: Request, subject: str, limit: Limit = 50) -> Response:
 async def read(request: Request, subject: str) -> Response:
     """Read messages of an inbox: those named, or the oldest unread. They are marked as seen."""
     wanted = await parse_body(request, InboxRead, empty=InboxRead())
-    async with relay_context(request) as relay:
-        subject = address(address_of(request, subject))
-        _check_reader(request, subject)
-        if under(MEMBER_PREFIX, subject):  # its receipt would say that the agent has seen it
-            raise UsageError(
-                "cannot mark an agent's messages as read", field="subject", hint="Read its inbox without taking them."
-            )
-        found = relay.inbox(subject)
-        limit = min(max(wanted.limit, 1), MAX_PAGE)
-        ids = wanted.ids or tuple(receipt.id for receipt in found.unread()[:limit])
-        return json_response([view_of(await found.read(id)) for id in ids])
+    relay = await current_relay(request)
+    subject = address(address_of(request, subject))
+    _check_reader(request, subject)
+    if under(MEMBER_PREFIX, subject):  # its receipt would say that the agent has seen it
+        raise UsageError(
+            "cannot mark an agent's messages as read", field="subject", hint="Read its inbox without taking them."
+        )
+    found = relay.inbox(subject)
+    limit = min(max(wanted.limit, 1), MAX_PAGE)
+    ids = wanted.ids or tuple(receipt.id for receipt in found.unread()[:limit])
+    return json_response([view_of(await found.read(id)) for id in ids])
 
 
 def routes(hub: "Hub") -> list[Any]:

@@ -11,7 +11,6 @@ from ...protocol.commands import AnyCommand, DiscardWorktree, GetWorktree, Merge
 from ...protocol.views import CommandView
 from ...sessions.records import SESSIONS, SessionRecord
 from ...sessions.session_worktrees import WorktreeOutcome, WorktreeStatus
-from ..http.problems import ProblemException
 from ..http.request import Request, device_of, json_response
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
@@ -48,11 +47,9 @@ async def worktrees(request: Request, ended: bool = False) -> Response:
                 told = await send_command(request, record.node, GetWorktree(session=record.id))
                 assert not isinstance(told, CommandView)  # it only reads
                 return _status(told.value)
-            except ProblemException as error:
-                problem = error.problem.detail
             except TielineError as error:
-                problem = error.message
-            return WorktreeStatus(session=record.id, title=record.title, worktree=record.worktree, problem=problem)
+                worktree, problem = record.worktree, error.message
+                return WorktreeStatus(session=record.id, title=record.title, worktree=worktree, problem=problem)
 
     return json_response(await asyncio.gather(*map(look, found)))
 
