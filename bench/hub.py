@@ -117,9 +117,9 @@ async def clients() -> AsyncGenerator[Clients, None]:
 
 class Setting:
     def __init__(
-        self, bus: Bus, router: SessionManager, hub: Hub, serving: ServerAddress, place: str, ticker: Ticker, key: str
+        self, bus: Bus, manager: SessionManager, hub: Hub, serving: ServerAddress, place: str, ticker: Ticker, key: str
     ) -> None:
-        self.bus, self.router, self.hub, self.port, self.place = bus, router, hub, serving.port, place
+        self.bus, self.manager, self.hub, self.port, self.place = bus, manager, hub, serving.port, place
         self.ticker, self._key = ticker, key
 
     @property
@@ -127,7 +127,7 @@ class Setting:
         return {"port": self.port, "path": STREAM, "token": self._key}
 
     async def session(self, agent: str) -> str:
-        return (await self.router.create(agent, cwd=self.place, policy=FULL)).id
+        return (await self.manager.create(agent, cwd=self.place, policy=FULL)).id
 
 
 @asynccontextmanager
@@ -140,12 +140,12 @@ async def setting() -> AsyncGenerator[Setting, None]:
         drivers = {"scripted": Scripted(Endless()), "ticker": ticker}
         async with AsyncExitStack() as stack:
             bus = await stack.enter_async_context(open_bus(f"sqlite://{place}/bus.db"))
-            router = await stack.enter_async_context(SessionManager(bus, config, node=identity.id, drivers=drivers))
-            local = await stack.enter_async_context(CommandExecutor(router, bus, config, identity=identity))
+            manager = await stack.enter_async_context(SessionManager(bus, config, node=identity.id, drivers=drivers))
+            local = await stack.enter_async_context(CommandExecutor(manager, bus, config, identity=identity))
             hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
             serving = await stack.enter_async_context(serve(build(hub)))
             _, key = await hub.devices.add("client", "bench")
-            yield Setting(bus, router, hub, serving, place, ticker, key)
+            yield Setting(bus, manager, hub, serving, place, ticker, key)
 
 
 # --- the rows ------------------------------------------------------------------------------------------------
@@ -156,16 +156,16 @@ async def added(hub: Setting, other: Clients) -> Row:
     with tempfile.TemporaryDirectory() as place:
         async with (
             open_bus(f"sqlite://{place}/bus.db") as bus,
-            SessionManager(bus, Config(pool=COLD), drivers={"scripted": Scripted(Endless())}) as router,
+            SessionManager(bus, Config(pool=COLD), drivers={"scripted": Scripted(Endless())}) as manager,
         ):
-            bare = (await router.create("scripted", cwd=place, policy=Policy("allow", "allow", "allow"))).id
+            bare = (await manager.create("scripted", cwd=place, policy=Policy("allow", "allow", "allow"))).id
             through = await hub.session("scripted")
             after = 0
             ours: list[float] = []
             reference: list[float] = []
             for number in range(TURNS + 20):
                 start = time.perf_counter()
-                after = await turn(router, bare, number, after)
+                after = await turn(manager, bare, number, after)
                 taken = time.perf_counter() - start
                 by_hub = await other.do("turn", session=through, **hub.door)
                 if number >= 20:  # both are warm
@@ -182,7 +182,7 @@ async def soon(hub: Setting, other: Clients, bare: int) -> Row:
     before = await other.do("echo", port=bare, path="/echo", count=ECHOES, size=200)
     session = await hub.session("ticker")
     assert await other.do("follow", session=session, until="done", **hub.door) == "ready"
-    await hub.router.prompt(session, "go")
+    await hub.manager.prompt(session, "go")
     for _ in range(EVENTS):
         hub.ticker.go.set()
         assert await other.hear() == "ready"

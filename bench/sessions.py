@@ -41,7 +41,7 @@ class Endless(list[Reply]):
 
 
 @asynccontextmanager
-async def routing(
+async def managing(
     driver: Driver, *, env: dict[str, str] | None = None, pool: int = 0
 ) -> AsyncGenerator[SessionManager, None]:
     with tempfile.TemporaryDirectory() as scratch:
@@ -51,15 +51,15 @@ async def routing(
                 bus,
                 Config(environ=env or {}, pool=PoolConfig(number=pool)),
                 drivers={driver.name: driver},
-            ) as router,
+            ) as manager,
         ):
-            yield router
+            yield manager
 
 
-async def turn(router: SessionManager, session: str, number: int, after: int = 0) -> int:
+async def turn(manager: SessionManager, session: str, number: int, after: int = 0) -> int:
     """One prompt, and its end seen in the log after a cursor; where that is."""
-    await router.prompt(session, PROMPT, id=f"p{number}")
-    async with aclosing(router.events(session, after=after)) as entries:
+    await manager.prompt(session, PROMPT, id=f"p{number}")
+    async with aclosing(manager.events(session, after=after)) as entries:
         async for entry in entries:
             if isinstance(entry.event, Done):
                 assert entry.event.status == "success", entry.event
@@ -74,18 +74,18 @@ def resident_kb() -> float:
 
 async def many() -> list[Row]:
     with tempfile.TemporaryDirectory() as place:
-        async with routing(Scripted(Endless())) as router:
-            alone = await router.create("scripted", cwd=place, policy=FULL)
-            after = await turn(router, alone.id, 0)
+        async with managing(Scripted(Endless())) as manager:
+            alone = await manager.create("scripted", cwd=place, policy=FULL)
+            after = await turn(manager, alone.id, 0)
             start = time.perf_counter()
             for number in range(1, 201):
-                after = await turn(router, alone.id, number, after)
+                after = await turn(manager, alone.id, number, after)
             one = 200 / (time.perf_counter() - start)
             before = resident_kb()
-            ids = [(await router.create("scripted", cwd=place, policy=FULL)).id for _ in range(SESSIONS)]
+            ids = [(await manager.create("scripted", cwd=place, policy=FULL)).id for _ in range(SESSIONS)]
             start = time.perf_counter()
             async with asyncio.timeout(300):
-                await asyncio.gather(*(turn(router, id, 0) for id in ids))
+                await asyncio.gather(*(turn(manager, id, 0) for id in ids))
             all_ = SESSIONS / (time.perf_counter() - start)
             grown = (resident_kb() - before) / SESSIONS
     return [
@@ -97,14 +97,14 @@ async def many() -> list[Row]:
 async def long() -> list[Row]:
     """Resident memory after a tenth of the turns and after all of them."""
     with tempfile.TemporaryDirectory() as place:
-        async with routing(Scripted(Endless())) as router:
-            ids = [(await router.create("scripted", cwd=place, policy=FULL)).id for _ in range(100)]
+        async with managing(Scripted(Endless())) as manager:
+            ids = [(await manager.create("scripted", cwd=place, policy=FULL)).id for _ in range(100)]
 
             places = dict.fromkeys(ids, 0)
 
             async def work(id: str, first: int, count: int) -> None:
                 for number in range(first, first + count):
-                    places[id] = await turn(router, id, number, places[id])
+                    places[id] = await turn(manager, id, number, places[id])
 
             tenth = TURNS // 10 // len(ids)
             await asyncio.gather(*(work(id, 0, tenth) for id in ids))
@@ -122,19 +122,19 @@ async def pooled(name: str) -> list[Row]:
     laters: list[float] = []
     async with setting(agent) as (rig, place, env):
         model = rig.options.get("model", "")
-        async with routing(rig.driver, env=env, pool=2) as router:
-            await turn(router, (await router.create(name, cwd=place, policy=FULL, model=model)).id, 0)
+        async with managing(rig.driver, env=env, pool=2) as manager:
+            await turn(manager, (await manager.create(name, cwd=place, policy=FULL, model=model)).id, 0)
             for _ in range(5):
-                await eventually(lambda: len(router.pool) > 0, "the pool is not filled", timeout=60)
-                session = await router.create(name, cwd=place, policy=FULL, model=model)
+                await eventually(lambda: len(manager.pool) > 0, "the pool is not filled", timeout=60)
+                session = await manager.create(name, cwd=place, policy=FULL, model=model)
                 after = 0
                 for number in range(4):
                     if number:
-                        await eventually(lambda: len(router.pool) > 0, "the pool is not filled again", timeout=60)
+                        await eventually(lambda: len(manager.pool) > 0, "the pool is not filled again", timeout=60)
                     start = time.perf_counter()
-                    after = await turn(router, session.id, number, after)
+                    after = await turn(manager, session.id, number, after)
                     (firsts if number == 0 else laters).append(time.perf_counter() - start)
-                await router.close(session.id)
+                await manager.close(session.id)
     note = "first turn of a new session : a later one"
     return [at_most(f"{name}: from the warm pool", statistics.median(firsts), statistics.median(laters), 2.0, note)]
 

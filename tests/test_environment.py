@@ -56,7 +56,7 @@ def test_what_the_caller_gives_an_agent_it_gets(tmp_path: Path) -> None:
 
 
 def test_a_channel_that_comes_later_keeps_its_secret_too(tmp_path: Path) -> None:
-    """The router has the configuration of its start; a channel may be added while it runs."""
+    """The session manager has the configuration of its start; a channel may be added while it runs."""
     entry = ChannelConfig(id="later", type="webhook", config={"to": "relay.user.you", "secrets": ["env:LATER_SECRET"]})
     secret = "whsec_" + "A" * 32
     build(entry, ChannelContext(env={"LATER_SECRET": secret}))

@@ -49,14 +49,14 @@ class Setting:
         self,
         bus: Bus,
         relay: Relay,
-        router: SessionManager,
+        manager: SessionManager,
         sessions: HubSessions,
         told: list[str],
         stalled: asyncio.Event,
     ) -> None:
         self.bus = bus
         self.relay = relay
-        self.router = router
+        self.manager = manager
         self.sessions = sessions
         self.told = told
         self.stalled = stalled
@@ -80,15 +80,15 @@ async def setting(
     config = Config(default_agent="scripted", environ=env, agents={agent: PROGRAMS[agent]} if agent in PROGRAMS else {})
     async with (
         open_bus(url) as bus,
-        node(bus, config, drivers={"scripted": driver}) as router,
-        hub_around(router, bus, config) as hub,
+        node(bus, config, drivers={"scripted": driver}) as manager,
+        hub_around(manager, bus, config) as hub,
         Relay(bus, config, settings=QUICK) as relaying,
     ):
         project = AgentProject(cwd=str(place), policy="full", agent=agent, accept_unenforced=True)
         own = AgentConfig(projects={"shop": project, "Bank": project}, **channel)
         reached = sessions(hub)
         await relaying.register(create("agents", own, ChannelContext(sessions=reached)))
-        yield Setting(bus, relaying, router, reached, told, stalled)
+        yield Setting(bus, relaying, manager, reached, told, stalled)
 
 
 @pytest.mark.parametrize("subject", ["relay.program2.shop.bob", "relay.agents.shop.bob", "relay.webhook.shop.bob"])
@@ -109,9 +109,9 @@ async def test_a_message_is_a_prompt_and_its_turn_the_answer(url: str, tmp_path:
         assert (answer.payload.text, answer.sender) == ("the answer", BOB)
         receipt = await over(here.relay, answer.in_reply_to)
         assert states(receipt) == ["accepted", "stored", "offered", "injected", "seen", "answered"]
-        session = here.router.get(receipt.session)
+        session = here.manager.get(receipt.session)
         assert (session.id, session.title, session.cwd) == (session_of("shop", "bob"), "shop.bob", str(tmp_path))
-        (prompt,) = [p async for p in prompts(here.router, session.id)]
+        (prompt,) = [p async for p in prompts(here.manager, session.id)]
         assert prompt == "the question", "the content alone"
         context = here.told[0]
         for line in (
@@ -130,11 +130,11 @@ async def test_a_message_is_a_prompt_and_its_turn_the_answer(url: str, tmp_path:
         assert f"Reply: your last words of this turn are sent to relay.ask.{receipt.id}" in context
         answer = await within(here.relay.ask(f"relay.agent.{session.id.upper()}", "again", sender=ME, timeout=60))
         assert answer.payload.text == "once more", "the same session, by its id"
-        assert here.router.get(session.id).turns == 2
+        assert here.manager.get(session.id).turns == 2
 
 
-async def prompts(router: SessionManager, session: str) -> AsyncGenerator[str, None]:
-    async for entry in router.events(session, follow=False):
+async def prompts(manager: SessionManager, session: str) -> AsyncGenerator[str, None]:
+    async for entry in manager.events(session, follow=False):
         if entry.event.type == "turn_started":
             yield entry.event.prompt  # type: ignore[union-attr]
 
@@ -151,7 +151,7 @@ async def test_names_make_sessions_once(tmp_path: Path) -> None:
     async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, *[[Say("x")]] * 6) as here:
         for subject in (BOB, "relay.agent.shop.ann", BOB, "RELAY.agent.BANK.bob"):
             await within(here.relay.ask(subject, "hi", sender=ME, timeout=60))
-        assert {s.id for s in here.router.sessions()} == {
+        assert {s.id for s in here.manager.sessions()} == {
             session_of(*names) for names in (("shop", "bob"), ("shop", "ann"), ("bank", "bob"))
         }
 
@@ -192,10 +192,10 @@ async def test_so_many_sessions_at_a_time(tmp_path: Path) -> None:
         patient = await here.relay.send("relay.agent.shop.e", "hi", sender=ME)
         receipt = await over(here.relay, late.id)
         assert (receipt.state, receipt.reason) == ("dead", "max_concurrent_exceeded")
-        assert session_of("shop", "d") not in {session.id for session in here.router.sessions()}, "nothing was begun"
+        assert session_of("shop", "d") not in {session.id for session in here.manager.sessions()}, "nothing was begun"
         waiting = await here.relay.status(patient.id)
         assert (waiting.state, waiting.waiting) == ("stored", "max_concurrent_exceeded")
-        await here.router.abort(session_of("shop", "a"))
+        await here.manager.abort(session_of("shop", "a"))
         assert (await over(here.relay, sent[0].id)).reason == "interrupted"
         await until(here.relay, patient.id, lambda r: r.state == "seen")
 
@@ -206,7 +206,7 @@ async def test_the_configuration_says_how_many_sessions_at_a_time(tmp_path: Path
         await until(here.relay, first.id, lambda r: r.state == "seen")
         second = await here.relay.send("relay.agent.shop.b", "work", sender=ME)
         await until(here.relay, second.id, lambda r: r.waiting == "max_concurrent_exceeded")
-        await here.router.abort(session_of("shop", "a"))
+        await here.manager.abort(session_of("shop", "a"))
         await until(here.relay, second.id, lambda r: r.state == "seen")
 
 
@@ -230,7 +230,7 @@ async def test_calls_left_are_the_turns_calls(tmp_path: Path) -> None:
         assert caught.value.reason == "calls_exceeded"
         (letter,) = await here.relay.dead_letters.list()
         assert letter.reason == "calls_exceeded"
-        done = [e.event async for e in here.router.events(session_of("shop", "bob"), follow=False)][-1]
+        done = [e.event async for e in here.manager.events(session_of("shop", "bob"), follow=False)][-1]
         assert (done.type, getattr(done, "status", "")) == ("done", "interrupted")
 
 
@@ -281,17 +281,17 @@ async def test_projects_that_are_not_named_have_a_default(tmp_path: Path) -> Non
     async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Say("hello")], default=default) as here:
         answer = await within(here.relay.ask("relay.agent.elsewhere.bob", "hi", sender=ME, timeout=60))
         assert answer.payload.text == "hello"
-        assert here.router.get(session_of("elsewhere", "bob")).cwd == str(tmp_path)
+        assert here.manager.get(session_of("elsewhere", "bob")).cwd == str(tmp_path)
 
 
 async def test_a_prompt_that_a_person_takes_back(tmp_path: Path) -> None:
     async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Stall()]) as here:
-        session = await here.router.create(cwd=str(tmp_path), id="s1")
-        await here.router.prompt(session.id, "a person's own", id="own")
+        session = await here.manager.create(cwd=str(tmp_path), id="s1")
+        await here.manager.prompt(session.id, "a person's own", id="own")
         await within(here.stalled.wait())
         sent = await here.relay.send("relay.agent.s1", "behind it", sender=ME)
         await until(here.relay, sent.id, lambda r: r.state == "injected")
-        await here.router.prompts.cancel("s1", sent.id)
+        await here.manager.prompts.cancel("s1", sent.id)
         receipt = await over(here.relay, sent.id)
         assert (receipt.state, receipt.reason) == ("dead", "interrupted")
 
@@ -299,15 +299,15 @@ async def test_a_prompt_that_a_person_takes_back(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_a_message_that_waits_behind_others_in_its_session(tmp_path: Path) -> None:
     async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Stall()]) as here:
-        await here.router.create(cwd=str(tmp_path), id="s1")
-        await here.router.prompt("s1", "a person's own", id="own")
+        await here.manager.create(cwd=str(tmp_path), id="s1")
+        await here.manager.prompt("s1", "a person's own", id="own")
         await within(here.stalled.wait())
         sent = await here.relay.send("relay.agent.s1", "behind it", sender=ME, limits=Limits(ttl_s=3))
         await until(here.relay, sent.id, lambda r: r.state == "injected")
         receipt = await over(here.relay, sent.id)
         assert (receipt.state, receipt.reason) == ("expired", "ttl_expired")
-        assert (await here.router.prompts.get("s1", sent.id)).status == "cancelled", "it will not run later"
-        running = here.router.prompts.running("s1")
+        assert (await here.manager.prompts.get("s1", sent.id)).status == "cancelled", "it will not run later"
+        running = here.manager.prompts.running("s1")
         assert running is not None
         assert running.id == "own", "what a person asked for goes on"
 
@@ -330,7 +330,7 @@ async def test_a_session_that_answers_by_itself_answers_once(tmp_path: Path) -> 
         sent = await here.relay.send(BOB, "work", sender=ME, reply_to=ME)
         await until(here.relay, sent.id, lambda r: r.state == "seen")
         own = await here.relay.sender(BOB).send(ME, "by a tool", in_reply_to=sent.id)
-        await here.router.abort(session_of("shop", "bob"))
+        await here.manager.abort(session_of("shop", "bob"))
         receipt = await over(here.relay, sent.id)
         assert receipt.answer == own.id
         assert [r.id for r in here.relay.inbox(ME).unread()] == [own.id]
@@ -374,7 +374,7 @@ async def test_a_prompt_that_the_node_did_not_confirm(tmp_path: Path) -> None:
         sent = await here.relay.send(BOB, "hi", sender=ME, reply_to=ME)
         receipt = await over(here.relay, sent.id)
         assert (receipt.state, receipt.attempts) == ("answered", 2), receipt
-        assert here.router.get(session_of("shop", "bob")).turns == 1, "the same prompt again"
+        assert here.manager.get(session_of("shop", "bob")).turns == 1, "the same prompt again"
         assert await here.relay.dead_letters.list() == []
 
 
@@ -457,7 +457,7 @@ async def test_a_delivery_that_is_cut_off_anywhere_is_taken_up_again(tmp_path: P
             result = await within(channel.deliver(envelope.subject, envelope, FakeDeliveryContext()))
             assert (result.status, result.response_text) == ("delivered", "x"), rounds
             assert result.session_id == session_of("shop", "bob")
-        assert here.router.get(session_of("shop", "bob")).turns == 30
+        assert here.manager.get(session_of("shop", "bob")).turns == 30
         await channel.stop()
 
 

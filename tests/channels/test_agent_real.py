@@ -61,8 +61,8 @@ async def test_a_message_to_a_real_agent(agent: str, tmp_path: Path) -> None:
         rig.play([Say("It is forty-two.")], [Say("Still forty-two.")])
         async with (
             open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-            SessionManager(bus, config, drivers={agent: rig.driver}) as router,
-            hub_around(router, bus, config) as hub,
+            SessionManager(bus, config, drivers={agent: rig.driver}) as manager,
+            hub_around(manager, bus, config) as hub,
             Relay(bus, config, settings=QUICK) as relay,
         ):
             own = AgentProject(
@@ -79,7 +79,7 @@ async def test_a_message_to_a_real_agent(agent: str, tmp_path: Path) -> None:
                 assert answer.payload.text.strip() == expected
             receipt = await over(relay, answer.in_reply_to)
             assert receipt.state == "answered"
-            session = router.get(receipt.session)
+            session = manager.get(receipt.session)
             assert session.turns == 2, "the same session both times"
         heard = rig.heard()
     assert "What is the answer?" in heard

@@ -302,7 +302,7 @@ async def test_addresses_are_chats(tmp_path: Path) -> None:
 
 
 class Switch:
-    """Stands where the hub's switch does: what the channel shows and decides goes through here."""
+    """Stands in for the hub's asks: what the channel shows and decides goes through here."""
 
     def __init__(self) -> None:
         self.decided: list[tuple[str, bool, str, str]] = []
@@ -332,7 +332,7 @@ def note(status: str = "pending", **more: Any) -> AskNote:
     return AskNote(**own)
 
 
-async def test_asks_have_buttons_and_are_decided_through_the_switch(tmp_path: Path) -> None:
+async def test_asks_have_buttons_and_are_decided_by_them(tmp_path: Path) -> None:
     switch = Switch()
     async with bot(tmp_path, asks=switch, chats=[ADA, GROUP]) as (api, _, channel):
         assert channel.status().state == "running"

@@ -181,9 +181,9 @@ def test_an_argument_of_the_session_comes_after_the_configured_ones() -> None:
 async def test_a_durable_session_is_opened_with_the_configured_options(tmp_path: Path) -> None:
     agents = {"mine": {"type": "scripted", "model": "big"}}
     chosen = Config(agents=agents, default_agent="mine", environ=scratch_env(tmp_path, path="/usr/bin:/bin"))
-    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, SessionManager(bus, chosen) as router:
-        assert (await router.create(cwd=str(tmp_path))).model == "big"
-        assert (await router.create(cwd=str(tmp_path), model="small")).model == "small"
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, SessionManager(bus, chosen) as manager:
+        assert (await manager.create(cwd=str(tmp_path))).model == "big"
+        assert (await manager.create(cwd=str(tmp_path), model="small")).model == "small"
 
 
 async def test_the_limit_of_a_message_wins(tmp_path: Path) -> None:

@@ -69,25 +69,25 @@ async def test_a_server_that_dies_is_noticed_and_started_again(rig: OpenCodeRig,
     config = Config(environ=rig.env)
     async with (
         open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-        SessionManager(bus, config, drivers={"opencode": rig.driver}) as router,
+        SessionManager(bus, config, drivers={"opencode": rig.driver}) as manager,
     ):
-        router.lost.append(lost.append)
-        session = await router.create(
+        manager.lost.append(lost.append)
+        session = await manager.create(
             "opencode", cwd=str(place), policy=preset("full"), model=str(rig.options.get("model", ""))
         )
         rig.play([Say("Before.")], [Say("After.")])
-        await router.prompt(session.id, "go")
-        await eventually(lambda: router.get(session.id).turns == 1, "no turn", timeout=90)
-        runner = router.runners[session.id]
+        await manager.prompt(session.id, "go")
+        await eventually(lambda: manager.get(session.id).turns == 1, "no turn", timeout=90)
+        runner = manager.runners[session.id]
         assert isinstance(runner, PromptRunner)
         runner._opened = 0.0  # pyright: ignore[reportPrivateUsage] (it has lived for long)
         (first,) = spawn.live().values()
         os.kill(first, signal.SIGKILL)
         await eventually(lambda: first not in spawn.live().values() and bool(spawn.live()), "no other", timeout=60)
         await eventually(lambda: lost == ["opencode"], "nobody was told")
-        await router.prompt(session.id, "go on")
-        await eventually(lambda: router.get(session.id).turns == 2, "no turn", timeout=90)
-        assert (router.get(session.id).outcome, router.get(session.id).last_line) == ("success", "After.")
+        await manager.prompt(session.id, "go on")
+        await eventually(lambda: manager.get(session.id).turns == 2, "no turn", timeout=90)
+        assert (manager.get(session.id).outcome, manager.get(session.id).last_line) == ("success", "After.")
     assert not spawn.live()
 
 

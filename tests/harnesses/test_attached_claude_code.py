@@ -38,7 +38,7 @@ class Rig:
     async def manager(self) -> AsyncGenerator[SessionManager, None]:
         async with hub_on(self.config) as (hub, _):
             assert hub.local is not None
-            yield hub.local.router
+            yield hub.local.manager
 
 
 @asynccontextmanager

@@ -41,7 +41,7 @@ async def asking_home(path: Path) -> AsyncGenerator[HarnessHome, None]:
 
 def manager_of(hub: MeshHub) -> SessionManager:
     assert hub.hub.local is not None
-    return hub.hub.local.router
+    return hub.hub.local.manager
 
 
 async def attached(manager: SessionManager) -> AttachedSession:

@@ -145,7 +145,7 @@ def test_a_transcript_that_is_rotated_or_shortened_is_read_on_where_it_was_left(
 async def manager(config: Config) -> AsyncGenerator[SessionManager, None]:
     async with hub_on(config) as (hub, _):
         assert hub.local is not None
-        yield hub.local.router
+        yield hub.local.manager
 
 
 async def test_a_restarted_hub_reads_histories_from_its_cursors_only(

@@ -197,7 +197,7 @@ async def test_threads_that_a_real_daemon_of_codex_has_are_read_whole_and_the_re
             since = time.time()
             async with hub_on(config) as (hub, _):
                 assert hub.local is not None
-                manager = hub.local.router
+                manager = hub.local.manager
 
                 def attached() -> list[int]:
                     return [each.turns for each in manager.sessions() if each.active_at > since]  # noqa: B023
@@ -233,7 +233,7 @@ async def test_sessions_of_opencode_are_read_once_a_few_at_a_time_also_when_the_
         counter = stack.enter_context(opencode_plugins(tmp_path / "plugins", env, SESSIONS, 3_000_000))
         async with hub_on(config) as (hub, _):
             assert hub.local is not None
-            manager = hub.local.router
+            manager = hub.local.manager
             await eventually(lambda: len(manager.sessions()) == SESSIONS, "not all are attached", timeout=BOUND)
             await eventually(counter.exists, "nothing is read", timeout=BOUND)
             turns = msgspec.json.decode(counter.read_bytes())["turns"]
@@ -249,7 +249,7 @@ async def test_sessions_of_opencode_are_read_once_a_few_at_a_time_also_when_the_
         assert first["read"] < SESSIONS * first["size"] * 1.01
         async with hub_on(config) as (hub, _):
             assert hub.local is not None
-            manager = hub.local.router
+            manager = hub.local.manager
             await eventually(
                 lambda: msgspec.json.decode(counter.read_bytes())["read"] > first["read"],
                 "not looked at",

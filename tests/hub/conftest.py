@@ -1,4 +1,4 @@
-"""A real hub for a test: a free loopback port, a SQLite file, the scripted agent through a real router."""
+"""A real hub for a test: a free loopback port, a SQLite file, the scripted agent through a real session manager."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -32,7 +32,7 @@ class Running(Struct, frozen=True):
     hub: Hub
     serving: ServerAddress
     client: httpx.AsyncClient
-    router: SessionManager
+    manager: SessionManager
     env: Mapping[str, str]
     cwd: str
     token: str
@@ -82,16 +82,16 @@ async def running(
         identity = identify(env)
         replies: list[Reply] = []
         agents = drivers or {"scripted": Scripted(replies)}
-        router = SessionManager(bus, settings, node=identity.id, drivers=agents)
-        await stack.enter_async_context(router)
-        executor = await stack.enter_async_context(CommandExecutor(router, bus, settings, identity=identity))
+        manager = SessionManager(bus, settings, node=identity.id, drivers=agents)
+        await stack.enter_async_context(manager)
+        executor = await stack.enter_async_context(CommandExecutor(manager, bus, settings, identity=identity))
         hub = await stack.enter_async_context(Hub(bus, settings, env=env, local=executor))
         serving = await stack.enter_async_context(
             serve(build(hub), port=0, config=settings.hub, socket_path=socket_file(env), head_s=head_s)
         )
         client = await stack.enter_async_context(owner(serving))
         _, token = await hub.devices.add("client", "tests")
-        yield Running(hub, serving, client, router, env, str(cwd), token, replies)
+        yield Running(hub, serving, client, manager, env, str(cwd), token, replies)
 
 
 def owner(serving: ServerAddress) -> httpx.AsyncClient:

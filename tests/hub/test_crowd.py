@@ -71,21 +71,21 @@ async def test_five_hundred_clients_follow_fifty_busy_sessions(tmp_path: Path) -
     driver = Scripted((REPLY,) * TURNS)
     async with (
         open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-        SessionManager(bus, config, drivers={"scripted": driver}) as router,
+        SessionManager(bus, config, drivers={"scripted": driver}) as manager,
         served(bus, tmp_path, config) as hub,
         crowd(tmp_path) as process,
     ):
         allowed = Policy("allow", "allow", "allow")
-        ids = [(await router.create("scripted", cwd=str(tmp_path), policy=allowed)).id for _ in range(SESSIONS)]
+        ids = [(await manager.create("scripted", cwd=str(tmp_path), policy=allowed)).id for _ in range(SESSIONS)]
         everything = CLIENTS // 10
         clients = [None] * everything + [[ids[number % SESSIONS]] for number in range(CLIENTS - everything)]
         await tell(process, {"url": hub.stream, "token": hub.token, "clients": clients})
         assert (await hear(process)).strip() == "ready"
         for number in range(TURNS):
             for id in ids:
-                await router.prompt(id, "go", id=f"p{number}")
+                await manager.prompt(id, "go", id=f"p{number}")
         await eventually(
-            lambda: all(router.get(id).turns == TURNS for id in ids), "the turns did not end", timeout=BOUND_S
+            lambda: all(manager.get(id).turns == TURNS for id in ids), "the turns did not end", timeout=BOUND_S
         )
         written: dict[str, list[int]] = {"": []}
         async for record in bus.read("events.>", follow=False):

@@ -212,7 +212,7 @@ def telegram(api: BotApi, **more: Any) -> tuple[str, str, dict[str, Any]]:
 
 @pytest.mark.slow
 @IMPORTS_AIOGRAM
-async def test_telegram_posts_to_the_door(tmp_path: Path) -> None:
+async def test_telegram_posts_to_the_webhook(tmp_path: Path) -> None:
     async with BotApi() as api:
         hook = {"mode": "webhook", "webhook_url": "https://hub.test/hooks/in/phone", "secret": "Sesame"}
         async with hooked(tmp_path, telegram(api, **hook)) as hub:

@@ -286,7 +286,7 @@ async def test_every_view_decodes_as_what_it_says(hub: Running) -> None:
 async def test_an_agent_answers_in_the_chat_and_is_allowed_from_there(tmp_path: Path) -> None:
     """One message that is edited while the agent writes; its ask as buttons; its answer in the message's place."""
     async with BotApi() as api, running(tmp_path) as hub:
-        session = await hub.router.create("scripted", cwd=hub.cwd, policy=Policy("ask", "ask", "ask"))
+        session = await hub.manager.create("scripted", cwd=hub.cwd, policy=Policy("ask", "ask", "ask"))
         to = f"relay.agent.{session.id}"
         config = telegram(api, to=to, asks=True, stream_s=0.05)
         hub.play([Say("Let me look."), Run("touch made-by-the-agent")], [Say("It is done.")])

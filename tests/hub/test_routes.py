@@ -1,4 +1,4 @@
-"""The routes, over a real hub with a real router and the scripted agent."""
+"""The routes, over a real hub with a real session manager and the scripted agent."""
 
 import asyncio
 import base64
@@ -17,7 +17,7 @@ from tieline.protocol.views import DeviceView
 async def events(hub: Running, session: str, until: str = "done", after: int = 0) -> list[dict[str, Any]]:
     """The session's events, once there is one of a type."""
     async with asyncio.timeout(60):
-        async for entry in hub.router.events(session, after=after):
+        async for entry in hub.manager.events(session, after=after):
             if entry.event.type == until:
                 break
     reply = await hub.client.get(f"/api/v1/sessions/{session}/events", params={"after": after, "limit": 1000})

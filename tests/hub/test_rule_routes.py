@@ -30,16 +30,16 @@ async def prompt(hub: Running, *steps: Any, session: str = "", **more: Any) -> s
     return id
 
 
-async def pending(router: SessionManager, session: str) -> str:
-    await eventually(lambda: bool(router.asks.pending(session)), "nobody is asked", timeout=30)
-    return router.asks.pending(session)[0].id
+async def pending(manager: SessionManager, session: str) -> str:
+    await eventually(lambda: bool(manager.asks.pending(session)), "nobody is asked", timeout=30)
+    return manager.asks.pending(session)[0].id
 
 
 async def answers(hub: Running, session: str) -> list[Answer]:
     """Of its only turn, up to its end."""
     found: list[Answer] = []
     async with asyncio.timeout(30):
-        async for entry in hub.router.events(session):
+        async for entry in hub.manager.events(session):
             if isinstance(entry.event, Answer):
                 found.append(entry.event)
             if isinstance(entry.event, Done):
@@ -54,7 +54,7 @@ async def add(hub: Running, **rule: Any) -> dict[str, Any]:
 
 
 async def answer(hub: Running, session: str, decision: str) -> None:
-    ask = await pending(hub.router, session)
+    ask = await pending(hub.manager, session)
     reply = await hub.client.post(f"/api/v1/asks/{ask}/answer", json={"decision": decision})
     assert reply.status_code == 200, reply.text
     await answers(hub, session)
@@ -62,7 +62,7 @@ async def answer(hub: Running, session: str, decision: str) -> None:
 
 async def test_from_an_ask_to_the_rule_that_answers_the_next(hub: Running) -> None:
     first = await prompt(hub, Run("echo one two"))
-    ask = await pending(hub.router, first)
+    ask = await pending(hub.manager, first)
     choices = (await hub.client.get(f"/api/v1/asks/{ask}/rule-choices")).json()
     assert [(choice["rule"]["match"], choice["rule"]["pattern"]) for choice in choices] == [
         ("exact", "echo one two"),
@@ -89,7 +89,7 @@ async def test_from_an_ask_to_the_rule_that_answers_the_next(hub: Running) -> No
     assert "commands that begin with `echo one`" in decided.reason and made["made_by"] in decided.reason
     kept = (await hub.client.get(f"/api/v1/asks/{decided.ask}")).json()
     assert kept["status"] == "answered" and kept["answer"]["rule"] == made["id"]
-    assert not hub.router.asks.pending()
+    assert not hub.manager.asks.pending()
     shown = (await hub.client.get(f"/api/v1/rules/{made['id']}")).json()
     assert shown["uses"] == 1 and shown["used_at"] > 0
 
@@ -244,10 +244,10 @@ async def test_an_ask_of_a_terminal_becomes_a_rule_where_it_can_be_answered(
     hub: Running, remote: Remote, can: bool
 ) -> None:
     terminal = RecordingTerminal(remote)
-    session = await hub.router.attach("codex", NATIVE, cwd=hub.cwd, terminal=terminal)
+    session = await hub.manager.attach("codex", NATIVE, cwd=hub.cwd, terminal=terminal)
     ask = Ask("1", "permission", "Run", action=Command("echo one"), input={"command": "echo one"}, capability="shell")
     task = asyncio.create_task(session.ask(ask, "a1"))
-    waiting = await pending(hub.router, session.record.id)
+    waiting = await pending(hub.manager, session.record.id)
     choices = (await hub.client.get(f"/api/v1/asks/{waiting}/rule-choices")).json()
     assert [choice["rule"]["match"] for choice in choices] == (["exact", "prefix", "prefix"] if can else [])
     rule = {"match": "prefix", "pattern": "echo"}
@@ -258,7 +258,7 @@ async def test_an_ask_of_a_terminal_becomes_a_rule_where_it_can_be_answered(
         assert (await phone.post("/api/v1/rules", json=rule)).status_code == 201
     task = asyncio.create_task(session.ask(ask, "a2"))
     if not can:
-        await pending(hub.router, session.record.id)
+        await pending(hub.manager, session.record.id)
         await session.settle("a2", "deny")
     assert (await asyncio.wait_for(task, 30)).by == ("rule" if can else "terminal")
 
@@ -267,7 +267,7 @@ async def test_nobody_is_told_that_they_are_waited_for(hub: Running) -> None:
     await add(hub, match="exact", pattern="echo hello")
     session = await prompt(hub, Run("echo hello"))
     (decided,) = await answers(hub, session)
-    events = [entry.event async for entry in hub.router.events(session, follow=False)]
+    events = [entry.event async for entry in hub.manager.events(session, follow=False)]
     assert not [event for event in events if isinstance(event, Ask)]
     (call,) = (event for event in events if isinstance(event, ToolUse))
     assert decided.tool == call.id, "the decision is a part of its tool's row"

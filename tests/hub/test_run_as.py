@@ -121,7 +121,7 @@ async def turn(hub: Running, session: str) -> tuple[Receipt | None, dict[str, st
     """Its receipt, and what it said, once it is over."""
     receipt: Receipt | None = None
     async with asyncio.timeout(60):
-        async for entry in hub.router.events(session):
+        async for entry in hub.manager.events(session):
             if isinstance(entry.event, Init):
                 receipt = entry.event.receipt
             if isinstance(entry.event, Done):

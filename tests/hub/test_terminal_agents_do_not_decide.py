@@ -42,12 +42,12 @@ ALLOW = '{"decision": "allow"}'
 async def asking(hub: Running) -> AsyncGenerator[Asking, None]:
     """A session of a terminal, and its ask that waits."""
     terminal = RecordingTerminal()
-    session = await hub.router.attach("codex", NATIVE, cwd=hub.cwd, terminal=terminal)
+    session = await hub.manager.attach("codex", NATIVE, cwd=hub.cwd, terminal=terminal)
     for event in (TurnStarted("list", "t1"), ToolUse("c1", "exec_command", Command("ls"))):
         session.tell(event)
     task = asyncio.create_task(session.ask(Ask("1", "permission", "Run ls", tool="c1", action=Command("ls")), "a1"))
-    await eventually(lambda: bool(hub.router.asks.pending()), "nothing is asked")
-    (pending,) = hub.router.asks.pending()
+    await eventually(lambda: bool(hub.manager.asks.pending()), "nothing is asked")
+    (pending,) = hub.manager.asks.pending()
     await eventually(lambda: session.record.id in hub.hub.state.sessions, "the hub does not know the session")
     yield session, terminal, pending.id, task
 

@@ -270,7 +270,7 @@ def modern_headers(method: str, name: str) -> dict[str, str]:
 # --- who may -------------------------------------------------------------------------------------------------
 
 
-async def test_every_kind_of_key_at_the_door(mesh: MeshHub) -> None:
+async def test_every_kind_of_key_at_the_endpoint(mesh: MeshHub) -> None:
     hub = mesh.hub
     (_, node), (_, own) = await hub.devices.add("node", "n", node="n1"), await hub.devices.add("mesh", "laptop")
     async with httpx.AsyncClient(base_url=mesh.serving.url, headers=ACCEPT, timeout=30, verify=False) as http:

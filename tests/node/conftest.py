@@ -1,4 +1,4 @@
-"""A node of its own beside a real hub: its own bus, router and agents, joined over a real WebSocket."""
+"""A node of its own beside a real hub: its own bus, session manager and agents, joined over a real WebSocket."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ from tieline.testing.wait_for import eventually
 class Node(Struct):
     id: str
     bus: Bus
-    router: SessionManager
+    manager: SessionManager
     executor: CommandExecutor
     link: HubLink
     cwd: str
@@ -55,8 +55,8 @@ async def executor_at(
     agents = drivers or {"scripted": Scripted(replies)}
     async with (
         open_bus(f"sqlite://{path}/node.db") as bus,
-        SessionManager(bus, own, node=identity.id, drivers=agents) as router,
-        CommandExecutor(router, bus, own, identity=identity) as executor,
+        SessionManager(bus, own, node=identity.id, drivers=agents) as manager,
+        CommandExecutor(manager, bus, own, identity=identity) as executor,
     ):
         yield executor, bus
 
@@ -80,7 +80,7 @@ async def node_at(
         link = HubLink(bus, executor, url=url, key=key, backoff=Backoff(0.05, 0.5))
         task = asyncio.create_task(link.run())
         try:
-            yield Node(executor.identity.id, bus, executor.router, executor, link, str(path / "work"), task)
+            yield Node(executor.identity.id, bus, executor.manager, executor, link, str(path / "work"), task)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Every command, through a real router: done once, and what cannot be done is said, never raised."""
+"""Every command, through a real session manager: done once, and what cannot be done is said, never raised."""
 
 import asyncio
 import subprocess
@@ -132,7 +132,7 @@ async def test_decisions(told: Told) -> None:
     session = await told.session(policy=Policy("ask", "ask", "ask"))
     await told.do(c.SendPrompt(session=session, prompt="p0", text="talk"))
     await told.do(c.SendPrompt(session=session, prompt="p1", text="run"))
-    asks = told.executor.router.asks
+    asks = told.executor.manager.asks
     await eventually(lambda: bool(asks.pending()), "nothing was asked", timeout=30)
     ask = asks.pending()[0]
     other = await told.session()
@@ -145,7 +145,7 @@ async def test_decisions(told: Told) -> None:
     record: AskRecord = await told.do(approve, id="approve")
     assert record.answer is not None
     assert (record.answer.decision, record.answer.by, record.answer.reason) == ("allow", "me", "because")
-    assert await told.do(approve, id="approve") == record  # the same order
+    assert await told.do(approve, id="approve") == record  # the same command
     assert await told.do(approve, id="its-twin-after-a-crash") == record
     deny = c.DenyPermission(session=session, ask=ask.id, answer=answer)
     assert await told.refused(deny) == "AlreadyAnswered"
@@ -157,7 +157,7 @@ async def test_a_denial(tmp_path: Path) -> None:
         told = Told(executor, bus, str(tmp_path / "node" / "work"))
         session = await told.session(policy=Policy("ask", "ask", "ask"))
         await told.do(c.SendPrompt(session=session, prompt="p", text="run"))
-        asks = executor.router.asks
+        asks = executor.manager.asks
         await eventually(lambda: bool(asks.pending()), "nothing was asked", timeout=30)
         ask = asks.pending()[0]
         answer = Answer(ask.id, "allow", reason="not here")  # the command decides, whatever comes with it
@@ -215,10 +215,10 @@ async def test_refused_without_an_exception(told: Told) -> None:
 async def test_too_late(told: Told) -> None:
     late = c.CreateSession(session="late", agent="scripted", cwd=told.cwd)
     assert await told.refused(late, expires_at=time.time() - 1) == "expired"
-    assert not told.executor.router.owns("late")
+    assert not told.executor.manager.owns("late")
 
 
-async def test_the_same_order_at_the_same_time_is_done_once(told: Told) -> None:
+async def test_the_same_command_at_the_same_time_is_done_once(told: Told) -> None:
     create = c.CreateSession(agent="scripted", cwd=told.cwd, policy=FULL)
     results = await asyncio.gather(*(told.result(create, id="same") for _ in range(20)))
     assert len({bytes(result.value) for result in results}) == 1
@@ -226,7 +226,7 @@ async def test_the_same_order_at_the_same_time_is_done_once(told: Told) -> None:
 
 
 async def test_results_outlive_the_node(tmp_path: Path) -> None:
-    """What may not happen twice is known by its order, also to the next process."""
+    """What may not happen twice is known by its command, also to the next process."""
     async with executor_at(tmp_path / "node", [[Say("x")]]) as (executor, bus):
         first = Told(executor, bus, str(tmp_path / "node" / "work"))
         session = await first.session()
@@ -278,7 +278,7 @@ async def test_agents_are_shown_as_they_are(tmp_path: Path) -> None:
         status = executor.status()
         assert status.default_agent == "on" and {one.name for one in status.agents} == set(views)
         assert (await told.do(c.CreateSession(cwd=told.cwd, policy=FULL))).agent == "on"
-    assert AgentInventory(config, lambda name: executor.router.driver(name)).off("gemini")
+    assert AgentInventory(config, lambda name: executor.manager.driver(name)).off("gemini")
 
 
 @pytest.mark.parametrize("method", ["prompt", "cancel"])
@@ -293,7 +293,7 @@ async def test_a_bus_that_was_away_is_not_remembered(told: Told, monkeypatch: py
         raise BusUnavailable("the server is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(told.executor.router if method == "prompt" else told.executor.router.prompts, method, away)
+        patch.setattr(told.executor.manager if method == "prompt" else told.executor.manager.prompts, method, away)
         assert await told.refused(command, id="one") == "BusUnavailable"
     again = await told.result(command, id="one")
     assert again.refusal is None or again.refusal.code != "BusUnavailable"

@@ -1,4 +1,4 @@
-"""Orders survive whoever carries them out, on either bus: at once, in their order, each once."""
+"""Commands survive whoever carries them out, on either bus: at once, in their order, each once."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -28,7 +28,7 @@ async def executor(tmp_path: Path) -> AsyncGenerator[CommandExecutor]:
         yield executor
 
 
-def orders(*numbers: int) -> list[tuple[int, CommandEnvelope]]:
+def envelopes(*numbers: int) -> list[tuple[int, CommandEnvelope]]:
     """All for one session: they follow each other."""
     return [(number, CommandEnvelope(id=f"o{number}", command=c.AbortSession(session="s"))) for number in numbers]
 
@@ -41,7 +41,7 @@ async def loaded(bus: Bus) -> CommandInbox:
 
 @asynccontextmanager
 async def at_work(inbox: CommandInbox, executor: CommandExecutor, *, slow: bool = False) -> AsyncGenerator[list[str]]:
-    """The orders that came to their end. With `slow` none does: its end is never written down."""
+    """The commands that came to their end. With `slow` none does: its end is never written down."""
     over: list[str] = []
 
     async def done(result: Result) -> None:
@@ -59,10 +59,10 @@ async def at_work(inbox: CommandInbox, executor: CommandExecutor, *, slow: bool 
 
 async def test_the_next_one_goes_on_at_once(bus: Bus, executor: CommandExecutor) -> None:
     inbox = await loaded(bus)
-    await inbox.take("hub", orders(4, 5))
+    await inbox.take("hub", envelopes(4, 5))
     async with at_work(inbox, executor, slow=True) as over:
         await until(lambda: _is(over, ["o4"]), "it did not begin")
-        await inbox.take("hub", orders(9, 11))
+        await inbox.take("hub", envelopes(9, 11))
     following = await loaded(bus)
     assert (following.position.log, following.position.seq) == ("hub", 11)
     async with at_work(following, executor) as over:
@@ -72,30 +72,30 @@ async def test_the_next_one_goes_on_at_once(bus: Bus, executor: CommandExecutor)
 
 async def test_what_comes_twice_is_taken_once(bus: Bus, executor: CommandExecutor) -> None:
     inbox = await loaded(bus)
-    await inbox.take("hub", orders(1, 2))
-    await inbox.take("hub", orders(2, 3))
+    await inbox.take("hub", envelopes(1, 2))
+    await inbox.take("hub", envelopes(2, 3))
     assert len(await bus.table(INBOX).entries()) == 3
     async with at_work(inbox, executor) as over:
         await until(lambda: _is(over, ["o1", "o2", "o3"]), "not each once")
 
 
 async def test_what_came_without_being_noted_is_known(bus: Bus) -> None:
-    """We died after an order was kept and before it was written down how far we are."""
+    """We died after a command was kept and before it was written down how far we are."""
     inbox = await loaded(bus)
-    await inbox.take("hub", orders(1))
+    await inbox.take("hub", envelopes(1))
     position = inbox.position
-    await inbox.take("hub", orders(2))
+    await inbox.take("hub", envelopes(2))
     await inbox.move(position)
     assert (await loaded(bus)).position.seq == 2
-    await inbox.take("another", orders(1))
+    await inbox.take("another", envelopes(1))
     assert (await loaded(bus)).position.seq == 1, "the numbers of another log"
 
 
 async def test_there_is_so_much_room(bus: Bus, executor: CommandExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tieline.node.command_inbox.MOST_HELD", 2)
     inbox = await loaded(bus)
-    await inbox.take("hub", orders(1, 2))
-    more = asyncio.create_task(inbox.take("hub", orders(3)))
+    await inbox.take("hub", envelopes(1, 2))
+    more = asyncio.create_task(inbox.take("hub", envelopes(3)))
     await asyncio.sleep(0)
     assert not more.done() and len(await bus.table(INBOX).entries()) == 2
     async with at_work(inbox, executor) as over, asyncio.timeout(30):

@@ -201,7 +201,7 @@ async def test_the_hub_ends_and_comes_back(tmp_path: Path) -> None:
             proxy.cut()
             await eventually(lambda: node.link.situation.state == "away", "it did not notice", timeout=30)
             for number in range(1, 4):
-                await node.router.prompt("s", "go", id=f"p{number}")
+                await node.manager.prompt("s", "go", id=f"p{number}")
             await until_done(node.bus, "s", 4)
             proxy.refuse = False
             await until_done(hub.hub.bus, "s", 4)
@@ -233,8 +233,8 @@ async def test_results_are_kept_until_they_are_heard(hub: Running, tmp_path: Pat
     identity = identify(settings(tmp_path / "node").environ)
     key = await key_of(hub.hub, identity)
     async with executor_at(tmp_path / "node", LONG) as (executor, bus):
-        order = CommandEnvelope(id="o1", command=c.AbortSession(session="none"), by="me")
-        await CommandInbox(bus, f"link.{identity.id}").take("hub", [(1, order)])
+        envelope = CommandEnvelope(id="o1", command=c.AbortSession(session="none"), by="me")
+        await CommandInbox(bus, f"link.{identity.id}").take("hub", [(1, envelope)])
         lost = HubLink(bus, executor, url="http://127.0.0.1:9", key=key, backoff=Backoff(0.05, 0.1))
         task = asyncio.create_task(lost.run())
         await until(lambda: holds(bus, f"{identity.id}.o1"), "there is no result")
@@ -289,14 +289,14 @@ async def test_a_disk_that_is_full_while_it_joins_ends_no_link(
 
 
 async def test_orders_expire_by_the_hubs_clock(tmp_path: Path) -> None:
-    """Clocks differ: an order that is good for a minute is good for a minute where the clock is an hour ahead."""
+    """Clocks differ: a command that is good for a minute is good for a minute where the clock is an hour ahead."""
     async with executor_at(tmp_path / "node") as (executor, bus):
         outbox = ResultOutbox(bus, executor.identity.id)
         await outbox.load()
         inbox = CommandInbox(bus, f"link.{executor.identity.id}")
         behind = time.time() - 3600
-        order = CommandEnvelope(id="o", command=c.AbortSession(session="s"), expires_at=behind + 60)
-        down: list[AnyDownFrame] = [LinkCommands(orders=((1, order),))]
+        envelope = CommandEnvelope(id="o", command=c.AbortSession(session="s"), expires_at=behind + 60)
+        down: list[AnyDownFrame] = [LinkCommands(orders=((1, envelope),))]
         said: asyncio.Queue[AnyUpFrame] = asyncio.Queue()
 
         async def receive() -> AnyDownFrame:
@@ -340,10 +340,10 @@ async def test_sessions_that_are_cleared_away_at_the_node_go_at_the_hub(hub: Run
 
 
 def test_a_large_answer_fits_or_says_so() -> None:
-    order = CommandEnvelope(id="o", command=c.GetDiff(session="s"))
+    envelope = CommandEnvelope(id="o", command=c.GetDiff(session="s"))
     diff = "\n".join(f"+line {number} “quoted”" for number in range(400_000))
     whole = Result(id="o", value=msgspec.Raw(msgspec.json.encode(diff)))
-    cut = fitting(order, whole)
+    cut = fitting(envelope, whole)
     text = msgspec.json.decode(cut.value, type=str)
     assert len(bytes(cut.value)) < 4 * 1024 * 1024
     assert diff.startswith(text.rpartition("\n… cut")[0].rstrip("\n"))
@@ -351,4 +351,4 @@ def test_a_large_answer_fits_or_says_so() -> None:
     refused = fitting(CommandEnvelope(id="o", command=c.GetMessages(session="s")), whole)
     assert refused.refusal is not None and refused.refusal.code == "RecordTooLarge"
     small = Result(id="o", value=msgspec.Raw(b'"x"'))
-    assert fitting(order, small) is small
+    assert fitting(envelope, small) is small

@@ -23,7 +23,7 @@ RUN = Ask("a", "permission", action=Command("true x"), input={"command": "true x
 
 
 async def decided(node: Node) -> Answer | None:
-    return await node.router.rules.decide(RUN, AskOrigin("scripted", node.id, node.cwd))
+    return await node.manager.rules.decide(RUN, AskOrigin("scripted", node.id, node.cwd))
 
 
 async def add(hub: Running, **more: Any) -> str:
@@ -85,7 +85,7 @@ async def test_rules_are_told_to_the_machine_that_they_are_for(hub: Running, tmp
         everywhere = await add(hub, pattern="true y")
         await heard(hub, everywhere)
         assert await waiting(hub, other) == []
-        assert [rule.id for rule in await node.router.rules.rules()] == [everywhere]
+        assert [rule.id for rule in await node.manager.rules.rules()] == [everywhere]
         assert await decided(node) is None
 
 
@@ -113,11 +113,11 @@ async def test_a_hub_of_an_older_version_leaves_none(hub: Running, tmp_path: Pat
         pass
 
     async with executor_at(tmp_path / "node") as (executor, bus):
-        assert await executor.router.rules.rules()
+        assert await executor.manager.rules.rules()
         welcome = LinkWelcome(protocol=1, epoch="e", limits=("rules",))
         inbox, outbox = CommandInbox(bus, "x"), ResultOutbox(bus, "x")
         await inbox.load()
         await outbox.load()
         with pytest.raises(ExceptionGroup):
             await LinkConnection(bus, executor, inbox, outbox, welcome, send, hub.url).run(hears_nothing)
-        assert await executor.router.rules.rules() == [], "it would not say when one is revoked"
+        assert await executor.manager.rules.rules() == [], "it would not say when one is revoked"

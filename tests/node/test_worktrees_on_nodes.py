@@ -33,7 +33,7 @@ async def test_a_worktree_on_another_machine(hub: Running, tmp_path: Path) -> No
         assert made.worktree is not None and made.worktree.path.startswith(str(tmp_path / "node/state"))
         await tell(hub.hub, node.id, c.SendPrompt(session="s", prompt="p", text="go"))
         await until_done(hub.hub.bus, "s")
-        await eventually(lambda: node.router.prompts.running("s") is None, "it does not end")
+        await eventually(lambda: node.manager.prompts.running("s") is None, "it does not end")
         told = await tell(hub.hub, node.id, c.GetWorktree(session="s"))
         status = msgspec.json.decode(told.value, type=WorktreeStatus)
         assert (status.uncommitted, status.files, status.problem) == (1, 1, "")

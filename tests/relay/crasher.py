@@ -47,13 +47,13 @@ async def owner(url: str, place: str, name: str) -> AsyncGenerator[tuple[Relay, 
     config = Config(default_agent="scripted", environ=env)
     async with (
         open_bus(url) as bus,
-        SessionManager(bus, config, drivers={"scripted": driver}) as router,
-        hub_around(router, bus, config) as hub,
+        SessionManager(bus, config, drivers={"scripted": driver}) as manager,
+        hub_around(manager, bus, config) as hub,
         Relay(bus, config, settings=QUICK) as relay,
     ):
         own = AgentConfig(projects={name: AgentProject(cwd=place, policy="full")})
         await relay.register(create("agents", own, ChannelContext(sessions=HubSessions(hub))))
-        yield relay, router
+        yield relay, manager
 
 
 async def send(relay: Relay, name: str) -> MessageReceipt:

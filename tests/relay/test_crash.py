@@ -70,10 +70,10 @@ async def test_killed_between_every_two_steps(url: str, tmp_path: Path) -> None:
             place = tmp_path / name
             place.mkdir()
             await nursery.live(Life(url, str(place), name, moment, count))
-            async with owner(url, str(place), name) as (relay, router):
+            async with owner(url, str(place), name) as (relay, manager):
                 receipt = await end_of(relay, name, stored=number > 0)
                 ends[f"{moment} {count}"] = await truth(relay, receipt, name, place)
-                session = router.get(session_of(name, "x"))
+                session = manager.get(session_of(name, "x"))
                 assert session.turns + (session.status == "failed") == 1, "its prompt ran once"
     assert ends["before stored 1"] == ends["after answered 1"] == "answered"
     assert ends["after stored 1"] == ends["before offered 1"] == ends["after offered 1"] == "answered", ends

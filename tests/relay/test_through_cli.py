@@ -87,6 +87,6 @@ async def test_a_loop_through_it_ends_with_a_dead_letter(tmp_path: Path) -> None
 async def test_who_it_is_is_never_guessed(tmp_path: Path) -> None:
     async with running(tmp_path) as hub:
         with pytest.raises(UsageError, match="does not come from an agent"):
-            caller(hub.router, "0123456789abcdef", str(tmp_path))
+            caller(hub.manager, "0123456789abcdef", str(tmp_path))
         reply = await hub.client.post("/api/v1/messages", json={"to": ME, "text": "x", "mark": "0123456789abcdef"})
         assert reply.status_code >= 400

@@ -57,9 +57,9 @@ class SetClock(Clock):
 
 
 class SchedulesHere:
-    def __init__(self, bus: Bus, router: SessionManager, hub: Hub, clock: SetClock, place: Path) -> None:
+    def __init__(self, bus: Bus, sessions: SessionManager, hub: Hub, clock: SetClock, place: Path) -> None:
         self.bus = bus
-        self.router = router
+        self.sessions = sessions
         self.hub = hub
         self.clock = clock
         self.place = place
@@ -108,9 +108,9 @@ async def hub_on(
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(open_bus(url))
         drivers = {"bot": Scripted(replies, on_model_input=heard.append)}
-        router = await stack.enter_async_context(SessionManager(bus, config, drivers=drivers))
-        hub = await stack.enter_async_context(hub_around(router, bus, config))
-        here = SchedulesHere(bus, router, hub, clock, place)
+        sessions = await stack.enter_async_context(SessionManager(bus, config, drivers=drivers))
+        hub = await stack.enter_async_context(hub_around(sessions, bus, config))
+        here = SchedulesHere(bus, sessions, hub, clock, place)
         here.heard = heard
         yield here
 

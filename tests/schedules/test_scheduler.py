@@ -81,9 +81,9 @@ async def test_it_starts_at_its_times_and_tells_what_became_of_it(url: str, tmp_
         here.clock.move(24 * HOUR)
         (run,) = await here.until_states(made.id, "success")
         assert (run.text, run.due_at, run.by) == ("All is well.", MONDAY + 24 * HOUR, "")
-        session = here.router.get(run.session)
+        session = here.sessions.get(run.session)
         assert (session.title, session.agent, session.cwd) == ("morning", "bot", str(here.place))
-        prompt = await here.router.prompts.get(run.session, run.prompt)
+        prompt = await here.sessions.prompts.get(run.session, run.prompt)
         assert prompt.by == "relay.system.schedule.morning"
         here.clock.move(24 * HOUR)
         later, _ = await here.until_states(made.id, "success", "success")
@@ -177,7 +177,7 @@ async def test_killed_while_it_runs_its_end_is_told_by_the_next(sqlite: str, tmp
             here.clock.move(HOUR)
             (run,) = await here.until_states(made.id, "running")
         await eventually(lambda: bool(here.heard), "the turn does not begin")
-        await here.router.abort(run.session)
+        await here.sessions.abort(run.session)
         async with scheduling(here):
             await here.until_states(made.id, "interrupted")
 
@@ -194,7 +194,7 @@ async def test_while_the_run_before_goes_on_a_time_is_skipped(sqlite: str, tmp_p
         skipped, _ = await here.until_states(made.id, "skipped", "running")
         assert skipped.problem == "the run before has not ended"
         await eventually(lambda: bool(here.heard), "the turn does not begin")
-        await here.router.abort(first.session)
+        await here.sessions.abort(first.session)
         await here.until_states(made.id, "skipped", "interrupted")
         here.clock.move(HOUR)
         await here.until_states(made.id, "running", "skipped", "interrupted")
@@ -208,7 +208,7 @@ async def test_or_waits_for_it(sqlite: str, tmp_path: Path) -> None:
             runs = await here.until_states(made.id, *states)
         for count in (1, 2):
             await eventually(lambda count=count: len(here.heard) == count, "the turn does not begin")
-            await here.router.abort(runs[-count].session)
+            await here.sessions.abort(runs[-count].session)
             await here.until(made.id, lambda runs, count=count: runs[-count - 1].state == "running")
         for _ in range(MAX_WAITING):
             here.clock.move(HOUR)
@@ -349,7 +349,7 @@ async def test_how_a_turn_ends_is_told(sqlite: str, tmp_path: Path) -> None:
         here.clock.move(HOUR)
         (run,) = await here.until_states(made.id, "success")
         assert run.text.startswith("It failed. ") and len(run.text) == scheduler_module.MAX_TEXT
-        record = here.router.get(run.session)
+        record = here.sessions.get(run.session)
         assert (record.environment, record.policy.shell) == (("COLOUR=red",), "allow")
 
 
@@ -362,7 +362,7 @@ async def test_removed_it_starts_nothing_more(sqlite: str, tmp_path: Path) -> No
         (_, run) = await here.until_states(made.id, "waiting", "running")
         await eventually(lambda: len(here.heard) == 2, "the turns do not begin")
         await here.manager.remove(made.id)
-        await here.router.abort(run.session)
+        await here.sessions.abort(run.session)
         here.clock.move(HOUR)
         await here.looked(other.id)
         assert [each.id for each in await here.manager.views()] == [other.id]
@@ -395,7 +395,7 @@ async def test_run_now(sqlite: str, tmp_path: Path) -> None:
         with pytest.raises(Exception, match="has not ended"):
             await here.manager.run_now(made.id, by="alice", key="k2")
         await eventually(lambda: bool(here.heard), "the turn does not begin")
-        await here.router.abort(run.session)
+        await here.sessions.abort(run.session)
         await here.until_states(made.id, "interrupted")
         await here.manager.run_now(made.id, by="alice", key="k2")
         await here.until_states(made.id, "running", "interrupted")
@@ -477,7 +477,7 @@ async def test_each_run_works_in_a_worktree_of_its_own_and_only_work_stays(sqlit
         await here.until_states(made.id, "success")
         here.clock.move(24 * HOUR)
         later, first = await here.until_states(made.id, "success", "success")
-        ran = [here.router.get(run.session) for run in (first, later)]
+        ran = [here.sessions.get(run.session) for run in (first, later)]
         assert [record.branch for record in ran] == ["nightly-20261116-090000", "nightly-20261117-090000"]
         assert branches(place) == {"main", "nightly-20261116-090000", "nightly-20261117-090000"}
         assert all((Path(record.cwd) / "made.txt").read_text() == "mine\n" for record in ran)
@@ -490,12 +490,12 @@ async def test_a_run_that_changed_nothing_leaves_no_worktree(sqlite: str, tmp_pa
         made = await here.add(cwd=str(place), worktree=True)
         here.clock.move(24 * HOUR)
         (run,) = await here.until_states(made.id, "success")
-        record = here.router.get(run.session)
+        record = here.sessions.get(run.session)
         assert record.worktree is not None and record.worktree.ended == "discarded"
         assert not Path(record.cwd).exists() and branches(place) == {"main"}
-        await here.router.prompt(run.session, Prompt("go on"))  # a person does: it is made again
+        await here.sessions.prompt(run.session, Prompt("go on"))  # a person does: it is made again
         await eventually(lambda: here.heard == ["look around", "go on"], "it does not go on")
-        assert Path(here.router.get(run.session).cwd, "a.txt").exists()
+        assert Path(here.sessions.get(run.session).cwd, "a.txt").exists()
 
 
 async def test_a_worktree_that_cannot_be_made_fails_the_run_with_the_reason(sqlite: str, tmp_path: Path) -> None:
@@ -529,5 +529,5 @@ async def test_a_hub_that_dies_while_it_cleans_up_leaves_it_to_the_next(sqlite: 
                 await dying.reached.wait()
         async with scheduling(here, lease_s=1):
             (run,) = await here.until_states(made.id, "success")
-            assert not Path(here.router.get(run.session).cwd).exists() and branches(place) == {"main"}
+            assert not Path(here.sessions.get(run.session).cwd).exists() and branches(place) == {"main"}
             assert here.heard == ["look around"], "it is one run"

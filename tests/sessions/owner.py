@@ -34,19 +34,19 @@ def config(setting: Setting) -> Config:
 
 async def main(path: str) -> None:
     setting = msgspec.json.decode(Path(path).read_bytes(), type=Setting)
-    async with open_bus(setting.bus) as bus, SessionManager(bus, config(setting)) as router:
-        await router.create("agent", cwd=setting.cwd, policy=setting.policy, id="s", model=setting.model)
+    async with open_bus(setting.bus) as bus, SessionManager(bus, config(setting)) as manager:
+        await manager.create("agent", cwd=setting.cwd, policy=setting.policy, id="s", model=setting.model)
         listening = asyncio.Event()
 
         async def listen() -> None:
             listening.set()
-            async for entry in router.events("s", deltas=True):
+            async for entry in manager.events("s", deltas=True):
                 tell(entry.event)
 
         listener = asyncio.create_task(listen())
         await listening.wait()
         for id, text in setting.prompts:
-            await router.prompt("s", text, id=id)
+            await manager.prompt("s", text, id=id)
             print(f"accepted {id}", flush=True)
         await listener
 

@@ -32,10 +32,10 @@ class Lax(Scripted):
 
 
 @asynccontextmanager
-async def routing(url: str, driver: Scripted, **settings: Any) -> AsyncGenerator[SessionManager]:
+async def managing(url: str, driver: Scripted, **settings: Any) -> AsyncGenerator[SessionManager]:
     config = Config(default_agent="scripted", environ=ENV, **settings)
-    async with open_bus(url) as bus, SessionManager(bus, config, drivers={"scripted": driver}) as router:
-        yield router
+    async with open_bus(url) as bus, SessionManager(bus, config, drivers={"scripted": driver}) as manager:
+        yield manager
 
 
 async def test_options_are_kept(tmp_path: Path) -> None:
@@ -50,12 +50,12 @@ async def test_options_are_kept(tmp_path: Path) -> None:
         "arguments": ("--verbose",),
         "environment": ("DEBUG=1",),
     }
-    async with routing(url, Lax()) as router:
+    async with managing(url, Lax()) as manager:
         with pytest.raises(PolicyUnenforceable):
-            await router.create(cwd=str(tmp_path), policy=Policy("deny", "deny", "deny"))
-        session = await router.create(cwd=str(tmp_path), policy=Policy("deny", "deny", "deny"), **given)
-    async with routing(url, Lax()) as router:
-        kept = router.get(session.id)
+            await manager.create(cwd=str(tmp_path), policy=Policy("deny", "deny", "deny"))
+        session = await manager.create(cwd=str(tmp_path), policy=Policy("deny", "deny", "deny"), **given)
+    async with managing(url, Lax()) as manager:
+        kept = manager.get(session.id)
         assert {name: getattr(kept, name) for name in given} == given
         spec = spec_of(kept, ENV)
         assert {name: getattr(spec, name) for name in given} == given
@@ -64,43 +64,43 @@ async def test_options_are_kept(tmp_path: Path) -> None:
 
 
 async def test_the_configured_policy_holds(tmp_path: Path) -> None:
-    async with routing("sqlite://:memory:", Scripted(), policy="edits") as router:
-        assert (await router.create(cwd=str(tmp_path))).policy == preset("edits")
-        assert (await router.create(cwd=str(tmp_path), policy=Policy())).policy == Policy()
+    async with managing("sqlite://:memory:", Scripted(), policy="edits") as manager:
+        assert (await manager.create(cwd=str(tmp_path))).policy == preset("edits")
+        assert (await manager.create(cwd=str(tmp_path), policy=Policy())).policy == Policy()
 
 
 @pytest.mark.parametrize("id", ["a.b", "a b", "*", ">", "x" * 65])
 async def test_unusable_ids_of_sessions(tmp_path: Path, id: str) -> None:
-    async with routing("sqlite://:memory:", Scripted()) as router:
+    async with managing("sqlite://:memory:", Scripted()) as manager:
         with pytest.raises(UsageError, match="not valid"):
-            await router.create(cwd=str(tmp_path), id=id)
-        assert router.sessions() == []
+            await manager.create(cwd=str(tmp_path), id=id)
+        assert manager.sessions() == []
 
 
 async def test_a_prompt_brings_its_own_instruction(tmp_path: Path) -> None:
     """In front of the prompt, framed, for an agent that takes none beside it; the log shows what was said."""
     told: list[str] = []
-    async with routing(
+    async with managing(
         "sqlite://:memory:", Scripted([[Say("one")], [Say("two")]], on_model_input=told.append)
-    ) as router:
-        session = await router.create(cwd=str(tmp_path))
-        await router.prompt(session.id, "hello", system="You were called by bob.")
-        await router.prompt(session.id, Prompt("again"))
-        seen = await until_done(router, session.id, turns=2)
+    ) as manager:
+        session = await manager.create(cwd=str(tmp_path))
+        await manager.prompt(session.id, "hello", system="You were called by bob.")
+        await manager.prompt(session.id, Prompt("again"))
+        seen = await until_done(manager, session.id, turns=2)
     assert told[0] == "<system_context>\nYou were called by bob.\n</system_context>\n\nhello"
     assert "again" in told
     assert [event.prompt for event in seen if isinstance(event, TurnStarted)] == ["hello", "again"]
 
 
 async def test_a_prompt_has_a_time_limit(tmp_path: Path) -> None:
-    async with routing("sqlite://:memory:", Scripted([[Stall()], [Say("alive")]])) as router:
-        session = await router.create(cwd=str(tmp_path))
+    async with managing("sqlite://:memory:", Scripted([[Stall()], [Say("alive")]])) as manager:
+        session = await manager.create(cwd=str(tmp_path))
         with pytest.raises(UsageError, match="time limit"):
-            await router.prompt(session.id, "go", timeout_s=0)
-        prompt = await router.prompt(session.id, "go", timeout_s=0.2)
-        (ended,) = [event for event in await until_done(router, session.id) if isinstance(event, Done)]
+            await manager.prompt(session.id, "go", timeout_s=0)
+        prompt = await manager.prompt(session.id, "go", timeout_s=0.2)
+        (ended,) = [event for event in await until_done(manager, session.id) if isinstance(event, Done)]
         assert ended.status == "timeout"
-        record = await settled(router, session.id, prompt.id)
+        record = await settled(manager, session.id, prompt.id)
         assert (record.status, record.outcome, record.timeout_s) == ("failed", "timeout", 0.2)
 
 

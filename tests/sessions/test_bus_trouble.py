@@ -65,16 +65,16 @@ async def test_the_disk_is_full_for_a_while(tmp_path: Path) -> None:
 
         driver = Scripted([[Say("said")]], on_model_input=told)
         config = Config(environ=ENV)
-        async with SessionManager(bus, config, drivers={"scripted": driver}) as router:  # type: ignore[arg-type]
-            await router.create("scripted", cwd=str(tmp_path), policy=FULL, id="s")
-            await router.prompt("s", "first", id="p1")
+        async with SessionManager(bus, config, drivers={"scripted": driver}) as manager:  # type: ignore[arg-type]
+            await manager.create("scripted", cwd=str(tmp_path), policy=FULL, id="s")
+            await manager.prompt("s", "first", id="p1")
             await eventually(lambda: bus.refused >= 3, "nothing was refused", timeout=30)
             bus.full = False
-            assert (await settled(router, "s", "p1")).status == "indeterminate"
-            await router.prompt("s", "second", id="p2")
-            assert (await settled(router, "s", "p2")).status == "done"
-            assert router.get("s").status == "idle"
-            turns = await turns_of(router)
+            assert (await settled(manager, "s", "p1")).status == "indeterminate"
+            await manager.prompt("s", "second", id="p2")
+            assert (await settled(manager, "s", "p2")).status == "done"
+            assert manager.get("s").status == "idle"
+            turns = await turns_of(manager)
         started = [event.prompt for turn in turns for event in turn if isinstance(event, TurnStarted)]
         assert started[-1] == "second"
         assert started.count("first") <= 1, "it was not run again"

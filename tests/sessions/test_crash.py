@@ -70,15 +70,15 @@ async def kill_when(tmp_path: Path, *said: str) -> None:
 
 @asynccontextmanager
 async def next_owner(setting: Setting) -> AsyncGenerator[SessionManager, None]:
-    async with open_bus(setting.bus) as bus, SessionManager(bus, config(setting)) as router:
-        yield router
+    async with open_bus(setting.bus) as bus, SessionManager(bus, config(setting)) as manager:
+        yield manager
 
 
-async def turns_of(router: SessionManager) -> list[list[Event]]:
+async def turns_of(manager: SessionManager) -> list[list[Event]]:
     """The log, cut into turns, each held to the promises of a stream."""
     seqs: list[int] = []
     turns: list[list[Event]] = []
-    async for entry in router.events("s", follow=False):
+    async for entry in manager.events("s", follow=False):
         seqs.append(entry.seq)
         if entry.event.type == "turn_started":
             turns.append([])
@@ -89,9 +89,9 @@ async def turns_of(router: SessionManager) -> list[list[Event]]:
     return turns
 
 
-async def outcome(router: SessionManager, prompt: str) -> str:
-    await eventually(lambda: router.prompts.is_over("s", prompt), f"{prompt} did not end", timeout=60)
-    return (await router.prompts.get("s", prompt)).status
+async def outcome(manager: SessionManager, prompt: str) -> str:
+    await eventually(lambda: manager.prompts.is_over("s", prompt), f"{prompt} did not end", timeout=60)
+    return (await manager.prompts.get("s", prompt)).status
 
 
 @pytest.mark.slow
@@ -113,15 +113,15 @@ async def test_killed_in_the_middle(
     await kill_when(tmp_path, *moment)
     await eventually(lambda: not at_work_in(Path(setting.cwd)), "a process of the agent is left", timeout=60)
     write_setting(tmp_path, url, [[Say("after the restart")], [Say("and on")]], policy)
-    async with next_owner(setting) as router:
-        assert await outcome(router, "p1") == "indeterminate", "it may have run: it is not run again"
-        waited = [await outcome(router, f"p{number}") for number in range(2, prompts + 1)]
+    async with next_owner(setting) as manager:
+        assert await outcome(manager, "p1") == "indeterminate", "it may have run: it is not run again"
+        waited = [await outcome(manager, f"p{number}") for number in range(2, prompts + 1)]
         assert set(waited) == {"done"}, "what waited runs"
-        turns = await turns_of(router)
+        turns = await turns_of(manager)
         started = [event.prompt for turn in turns for event in turn if isinstance(event, TurnStarted)]
         assert started == [f"prompt {number}" for number in range(1, prompts + 1)], "in order, each once"
         assert [event.text for event in turns[1] if isinstance(event, Text)] == ["after the restart"]
-        assert not router.asks.pending()
+        assert not manager.asks.pending()
         if moment[-1] == "tool_use":
             use, result = [event for event in turns[0] if isinstance(event, ToolUse | ToolResult)]
             assert isinstance(use, ToolUse), "it was in the log before there was a result"
@@ -129,7 +129,7 @@ async def test_killed_in_the_middle(
         if moment[-1] == "ask":
             (answer,) = [event for event in turns[0] if isinstance(event, Answer)]
             assert (answer.decision, answer.by) == ("deny", "restart")
-            record, _ = await router.asks.get(answer.ask)
+            record, _ = await manager.asks.get(answer.ask)
             assert record.status == "expired"
             assert not Path(setting.cwd, "asked").exists()
 
@@ -140,9 +140,9 @@ async def test_killed_again_and_again(tmp_path: Path, url: str) -> None:
     setting = write_setting(tmp_path, url, [[Say("x")] for _ in range(40)], prompts=20)
     for count in (3, 9, 14):
         await kill_when(tmp_path, "accepted p20", *["done"] * count)
-    async with next_owner(setting) as router:
-        ended = [await outcome(router, f"p{number}") for number in range(1, 21)]
+    async with next_owner(setting) as manager:
+        ended = [await outcome(manager, f"p{number}") for number in range(1, 21)]
         assert set(ended) <= {"done", "indeterminate"}
         assert ended.count("indeterminate") <= 3
-        started = [event.prompt for turn in await turns_of(router) for event in turn if isinstance(event, TurnStarted)]
+        started = [event.prompt for turn in await turns_of(manager) for event in turn if isinstance(event, TurnStarted)]
         assert sorted(started) == sorted(set(started)), "a prompt was run twice"

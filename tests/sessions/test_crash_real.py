@@ -72,10 +72,10 @@ async def goes_on(agent: tuple[Any, dict[str, Any]], tmp_path: Path, moment: str
     await eventually(lambda: not at_work_in(place), f"left over: {at_work_in(place)}")
     rig.model.reset()
     rig.play([Say("You said albatross.")])
-    async with next_owner(setting) as router:
-        assert await outcome(router, "p2") == "indeterminate"
-        assert await outcome(router, "p3") == "done"
-        turns = await turns_of(router)
+    async with next_owner(setting) as manager:
+        assert await outcome(manager, "p2") == "indeterminate"
+        assert await outcome(manager, "p3") == "done"
+        turns = await turns_of(manager)
         assert len(turns) == 3
         assert [event.text for event in turns[2] if isinstance(event, Text)][-1].strip() == "You said albatross."
         assert not (place / "asked").exists()
@@ -90,22 +90,22 @@ async def test_a_dead_agent_is_shown_and_comes_back(agent: tuple[Any, dict[str, 
     rig.play([Say("I will remember albatross.")], [Say("a long story "), Stall()])
     environ = dict(rig.options["env"])
     setting = Setting(f"sqlite://{tmp_path}/bus.db", str(tmp_path), entry, environ, FULL, ())
-    async with next_owner(setting) as router:
-        await router.create("agent", cwd=str(tmp_path), policy=FULL, id="s")
-        await router.prompt("s", "remember the word albatross", id="p1")
-        assert await outcome(router, "p1") == "done"
-        await router.prompt("s", "go on", id="p2")
+    async with next_owner(setting) as manager:
+        await manager.create("agent", cwd=str(tmp_path), policy=FULL, id="s")
+        await manager.prompt("s", "remember the word albatross", id="p1")
+        assert await outcome(manager, "p1") == "done"
+        await manager.prompt("s", "go on", id="p2")
         async with asyncio.timeout(60):
-            async for heard in router.events("s", deltas=True, after=router.get("s").seq):
+            async for heard in manager.events("s", deltas=True, after=manager.get("s").seq):
                 if heard.event.type == "text_delta":
                     break
         for pid in live().values():
             os.kill(pid, signal.SIGKILL)
-        assert await outcome(router, "p2") == "failed"
-        assert router.get("s").status == "failed" and "killed" in router.get("s").problem
+        assert await outcome(manager, "p2") == "failed"
+        assert manager.get("s").status == "failed" and "killed" in manager.get("s").problem
         rig.model.reset()
         rig.play([Say("You said albatross.")])
-        await router.prompt("s", "which word was it", id="p3")
-        assert await outcome(router, "p3") == "done"
-        assert (router.get("s").status, router.get("s").problem) == ("idle", "")
+        await manager.prompt("s", "which word was it", id="p3")
+        assert await outcome(manager, "p3") == "done"
+        assert (manager.get("s").status, manager.get("s").problem) == ("idle", "")
     assert "remember the word albatross" in rig.heard()

@@ -37,23 +37,23 @@ async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[
 
 
 @asynccontextmanager
-async def routing(
+async def managing(
     url: str, replies: Sequence[Reply], *, on_stall: Callable[[], None] = lambda: None, **options: Any
 ) -> AsyncGenerator[SessionManager, None]:
     settings = {name: options.pop(name) for name in ("pool", "watchdog", "policy") if name in options}
     config = Config(default_agent="scripted", environ=ENV | options.pop("env", {}), **settings)
     async with (
         open_bus(url) as bus,
-        SessionManager(bus, config, drivers={"scripted": Scripted(replies, on_stall=on_stall)}, **options) as router,
+        SessionManager(bus, config, drivers={"scripted": Scripted(replies, on_stall=on_stall)}, **options) as manager,
     ):
-        yield router
+        yield manager
 
 
-async def until_done(router: SessionManager, session: str, *, after: int = 0, turns: int = 1) -> list[Event]:
+async def until_done(manager: SessionManager, session: str, *, after: int = 0, turns: int = 1) -> list[Event]:
     """A session's events up to the end of so many turns."""
     seen: list[Event] = []
     async with asyncio.timeout(60):
-        async for entry in router.events(session, after=after):
+        async for entry in manager.events(session, after=after):
             seen.append(entry.event)
             turns -= isinstance(entry.event, Done)
             if not turns:
@@ -61,55 +61,55 @@ async def until_done(router: SessionManager, session: str, *, after: int = 0, tu
     raise AssertionError("the log ended")
 
 
-async def settled(router: SessionManager, session: str, prompt: str) -> PromptRecord:
-    await eventually(lambda: router.prompts.is_over(session, prompt), f"{prompt} did not end", timeout=60)
-    return await router.prompts.get(session, prompt)
+async def settled(manager: SessionManager, session: str, prompt: str) -> PromptRecord:
+    await eventually(lambda: manager.prompts.is_over(session, prompt), f"{prompt} did not end", timeout=60)
+    return await manager.prompts.get(session, prompt)
 
 
-async def pending(router: SessionManager) -> AskRecord:
-    await eventually(lambda: bool(router.asks.pending()), "nothing was asked", timeout=60)
-    return router.asks.pending()[0]
+async def pending(manager: SessionManager) -> AskRecord:
+    await eventually(lambda: bool(manager.asks.pending()), "nothing was asked", timeout=60)
+    return manager.asks.pending()[0]
 
 
 async def test_a_prompt_becomes_a_log(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Think("hm"), Say("the answer")]]) as router:
-        session = await router.create(cwd=str(tmp_path), title="first")
-        prompt = await router.prompt(session.id, "go")
-        seen = await until_done(router, session.id)
+    async with managing(url, [[Think("hm"), Say("the answer")]]) as manager:
+        session = await manager.create(cwd=str(tmp_path), title="first")
+        prompt = await manager.prompt(session.id, "go")
+        seen = await until_done(manager, session.id)
         verify(seen)
         assert not [event for event in seen if isinstance(event, TextDelta)], "deltas are not in the log"
-        record = await settled(router, session.id, prompt.id)
+        record = await settled(manager, session.id, prompt.id)
         assert (record.status, record.outcome) == ("done", "success")
-        replay = [entry.event async for entry in router.events(session.id, follow=False)]
+        replay = [entry.event async for entry in manager.events(session.id, follow=False)]
         assert replay == seen
-        kept = router.get(session.id)
+        kept = manager.get(session.id)
         assert (kept.status, kept.turns, kept.last_line, kept.title) == ("idle", 1, "the answer", "first")
         assert (kept.tokens.output or 0) > 0
-        assert [message.kind for message in await router.messages(session.id)] == ["user", "thinking", "text", "done"]
+        assert [message.kind for message in await manager.messages(session.id)] == ["user", "thinking", "text", "done"]
 
 
 async def test_the_first_prompt_gives_the_title(tmp_path: Path, url: str) -> None:
     """Unless a person has given one, or the session is a team's."""
-    async with routing(url, [[Say("one")], [Say("two")]]) as router:
-        bare = (await router.create(cwd=str(tmp_path))).id
-        named = (await router.create(cwd=str(tmp_path), title="mine")).id
-        member = (await router.create(cwd=str(tmp_path), team="t")).id
+    async with managing(url, [[Say("one")], [Say("two")]]) as manager:
+        bare = (await manager.create(cwd=str(tmp_path))).id
+        named = (await manager.create(cwd=str(tmp_path), title="mine")).id
+        member = (await manager.create(cwd=str(tmp_path), team="t")).id
         for session in (bare, named, member):
-            await router.prompt(session, "Mend the `greeting`.\nPlease.")
-            await until_done(router, session)
-        assert [router.get(one).title for one in (bare, named, member)] == ["Mend the greeting.", "mine", ""]
-        await router.prompt(bare, "Something else.")
-        await until_done(router, bare, turns=2)
-        assert router.get(bare).title == "Mend the greeting."
+            await manager.prompt(session, "Mend the `greeting`.\nPlease.")
+            await until_done(manager, session)
+        assert [manager.get(one).title for one in (bare, named, member)] == ["Mend the greeting.", "mine", ""]
+        await manager.prompt(bare, "Something else.")
+        await until_done(manager, bare, turns=2)
+        assert manager.get(bare).title == "Mend the greeting."
 
 
 async def test_those_who_listen_hear_deltas(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Say("one two three", chunks=3, delay_s=0.02)]]) as router:
-        session = await router.create(cwd=str(tmp_path))
+    async with managing(url, [[Say("one two three", chunks=3, delay_s=0.02)]]) as manager:
+        session = await manager.create(cwd=str(tmp_path))
 
         async def listen() -> list[Event]:
             heard: list[Event] = []
-            async for entry in router.events(session.id, deltas=True):
+            async for entry in manager.events(session.id, deltas=True):
                 heard.append(entry.event)
                 if isinstance(entry.event, Done):
                     break
@@ -117,7 +117,7 @@ async def test_those_who_listen_hear_deltas(tmp_path: Path, url: str) -> None:
 
         listener = asyncio.create_task(listen())
         await asyncio.sleep(0)
-        await router.prompt(session.id, "go")
+        await manager.prompt(session.id, "go")
         async with asyncio.timeout(60):
             heard = await listener
         assert "".join(event.text for event in heard if isinstance(event, TextDelta)).startswith("one")
@@ -125,147 +125,147 @@ async def test_those_who_listen_hear_deltas(tmp_path: Path, url: str) -> None:
 
 
 async def test_unknown_things_are_named(tmp_path: Path, url: str) -> None:
-    async with routing(url, []) as router:
+    async with managing(url, []) as manager:
         with pytest.raises(UnknownAgent):
-            await router.create("nobody", cwd=str(tmp_path))
+            await manager.create("nobody", cwd=str(tmp_path))
         with pytest.raises(UsageError, match="no directory"):
-            await router.create(cwd=str(tmp_path / "none"))
+            await manager.create(cwd=str(tmp_path / "none"))
         with pytest.raises(UsageError, match="no session"):
-            await router.prompt("nothing", "go")
-        session = await router.create(cwd=str(tmp_path))
+            await manager.prompt("nothing", "go")
+        session = await manager.create(cwd=str(tmp_path))
         with pytest.raises(UsageError, match="empty"):
-            await router.prompt(session.id, " ")
+            await manager.prompt(session.id, " ")
         with pytest.raises(UsageError, match="no ask"):
-            await router.answer("nothing", Answer("", "allow"))
+            await manager.answer("nothing", Answer("", "allow"))
         with pytest.raises(Unsupported, match="fork"):
-            await router.fork(session.id)
+            await manager.fork(session.id)
         with pytest.raises(UsageError, match="cannot be changed"):
-            await router.update(session.id, cwd="/")
+            await manager.update(session.id, cwd="/")
 
 
 async def test_sending_twice_is_harmless(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Say("once")]]) as router:
-        session = await router.create(cwd=str(tmp_path))
-        first = await router.prompt(session.id, "go", id="client-1")
-        again = await router.prompt(session.id, "go", id="client-1")
+    async with managing(url, [[Say("once")]]) as manager:
+        session = await manager.create(cwd=str(tmp_path))
+        first = await manager.prompt(session.id, "go", id="client-1")
+        again = await manager.prompt(session.id, "go", id="client-1")
         assert again.id == first.id
-        await settled(router, session.id, "client-1")
-        assert (await router.prompt(session.id, "go", id="client-1")).status == "done"
-        assert router.get(session.id).turns == 1
+        await settled(manager, session.id, "client-1")
+        assert (await manager.prompt(session.id, "go", id="client-1")).status == "done"
+        assert manager.get(session.id).turns == 1
         with pytest.raises(UsageError, match="not valid"):
-            await router.prompt(session.id, "go", id="a.b")
+            await manager.prompt(session.id, "go", id="a.b")
 
 
 async def test_clients_of_different_sessions_may_choose_the_same_id(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Say("answer")]]) as router:
-        sessions = [await router.create(cwd=str(tmp_path)) for _ in range(20)]
+    async with managing(url, [[Say("answer")]]) as manager:
+        sessions = [await manager.create(cwd=str(tmp_path)) for _ in range(20)]
         for session in sessions:
-            await router.prompt(session.id, "go", id="p")
+            await manager.prompt(session.id, "go", id="p")
         for session in sessions:
-            verify(await until_done(router, session.id))
+            verify(await until_done(manager, session.id))
 
 
 async def test_a_queue_can_be_cancelled_and_reordered(tmp_path: Path, url: str) -> None:
     stalled = asyncio.Event()
     replies: list[Reply] = [[Stall()], *[[Say(str(number))] for number in range(5)]]
-    async with routing(url, replies, on_stall=stalled.set) as router:
-        session = await router.create(cwd=str(tmp_path))
-        running = await router.prompt(session.id, "p0", id="p0")
+    async with managing(url, replies, on_stall=stalled.set) as manager:
+        session = await manager.create(cwd=str(tmp_path))
+        running = await manager.prompt(session.id, "p0", id="p0")
         for name in ("p1", "p2", "p3"):
-            await router.prompt(session.id, name, id=name)
+            await manager.prompt(session.id, name, id=name)
         async with asyncio.timeout(60):
             await stalled.wait()
-        await router.prompts.cancel(session.id, "p1")
-        await router.prompts.move(session.id, "p3", before="p2")
+        await manager.prompts.cancel(session.id, "p1")
+        await manager.prompts.move(session.id, "p3", before="p2")
         with pytest.raises(UsageError, match="running"):
-            await router.prompts.cancel(session.id, running.id)
-        assert [record.id for record in router.prompts.waiting(session.id)] == ["p3", "p2"]
-        assert await router.abort(session.id)
-        seen = await until_done(router, session.id, turns=3)
+            await manager.prompts.cancel(session.id, running.id)
+        assert [record.id for record in manager.prompts.waiting(session.id)] == ["p3", "p2"]
+        assert await manager.abort(session.id)
+        seen = await until_done(manager, session.id, turns=3)
         started = [event.prompt for event in seen if event.type == "turn_started"]  # type: ignore[attr-defined]
         assert started == ["p0", "p3", "p2"]
-        assert (await settled(router, session.id, "p0")).outcome == "interrupted"
-        assert (await router.prompts.get(session.id, "p1")).status == "cancelled"
+        assert (await settled(manager, session.id, "p0")).outcome == "interrupted"
+        assert (await manager.prompts.get(session.id, "p1")).status == "cancelled"
 
 
 async def test_an_abort_that_comes_early_counts(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Stall()]]) as router:
-        session = await router.create(cwd=str(tmp_path))
-        await router.prompt(session.id, "go", id="p")
-        await eventually(lambda: router.prompts.running(session.id) is not None, "nothing runs")
-        assert await router.abort(session.id)
-        assert (await settled(router, session.id, "p")).outcome == "interrupted"
+    async with managing(url, [[Stall()]]) as manager:
+        session = await manager.create(cwd=str(tmp_path))
+        await manager.prompt(session.id, "go", id="p")
+        await eventually(lambda: manager.prompts.running(session.id) is not None, "nothing runs")
+        assert await manager.abort(session.id)
+        assert (await settled(manager, session.id, "p")).outcome == "interrupted"
 
 
 async def test_the_agents_own_id_is_known_before_its_turn_ends(tmp_path: Path, url: str) -> None:
     """From its first words: whoever dies in the middle of a first turn can still go on with it."""
-    async with routing(url, [[Stall()]]) as router:
-        session = await router.create(cwd=str(tmp_path))
+    async with managing(url, [[Stall()]]) as manager:
+        session = await manager.create(cwd=str(tmp_path))
         assert session.native_id == ""
-        await router.prompt(session.id, "go")
-        await eventually(lambda: router.get(session.id).native_id != "", "it is not known", timeout=60)
-        assert router.prompts.running(session.id) is not None, "its turn goes on"
+        await manager.prompt(session.id, "go")
+        await eventually(lambda: manager.get(session.id).native_id != "", "it is not known", timeout=60)
+        assert manager.prompts.running(session.id) is not None, "its turn goes on"
 
 
 async def test_an_ask_waits_for_people(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Write("new.txt", "x\n")], [Say("written")]]) as router:
-        session = await router.create(cwd=str(tmp_path))
-        await router.prompt(session.id, "go", id="p")
-        ask = await pending(router)
+    async with managing(url, [[Write("new.txt", "x\n")], [Say("written")]]) as manager:
+        session = await manager.create(cwd=str(tmp_path))
+        await manager.prompt(session.id, "go", id="p")
+        ask = await pending(manager)
         assert (ask.session, ask.ask.capability) == (session.id, "file_write")
-        assert router.get(session.id).status == "waiting"
+        assert manager.get(session.id).status == "waiting"
         with pytest.raises(UsageError, match="has changed"):
-            await router.answer(ask.id, Answer("", "allow", by="me"), digest="wrong")
-        await router.answer(ask.id, Answer("", "allow", by="me"), digest=ask.digest)
+            await manager.answer(ask.id, Answer("", "allow", by="me"), digest="wrong")
+        await manager.answer(ask.id, Answer("", "allow", by="me"), digest=ask.digest)
         with pytest.raises(AlreadyAnswered, match="by me: allow"):
-            await router.answer(ask.id, Answer("", "deny", by="you"))
-        await settled(router, session.id, "p")
+            await manager.answer(ask.id, Answer("", "deny", by="you"))
+        await settled(manager, session.id, "p")
         assert (tmp_path / "new.txt").exists()
-        seen = [entry.event async for entry in router.events(session.id, follow=False)]
+        seen = [entry.event async for entry in manager.events(session.id, follow=False)]
         (answer,) = [event for event in seen if isinstance(event, Answer)]
         assert (answer.ask, answer.by, answer.decision) == (ask.id, "me", "allow")
 
 
 async def test_an_ask_expires(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Run("touch no.txt")], [Say("refused")]], ask_expiry_s=0.1) as router:
-        session = await router.create(cwd=str(tmp_path))
-        await router.prompt(session.id, "go", id="p")
-        await settled(router, session.id, "p")
-        log = [entry.event async for entry in router.events(session.id, follow=False)]
+    async with managing(url, [[Run("touch no.txt")], [Say("refused")]], ask_expiry_s=0.1) as manager:
+        session = await manager.create(cwd=str(tmp_path))
+        await manager.prompt(session.id, "go", id="p")
+        await settled(manager, session.id, "p")
+        log = [entry.event async for entry in manager.events(session.id, follow=False)]
         (ask,) = [event for event in log if isinstance(event, Ask)]
         assert [event.by for event in log if isinstance(event, Answer)] == ["expiry"]
-        record, _ = await router.asks.get(ask.id)
+        record, _ = await manager.asks.get(ask.id)
         assert record.status == "expired"
         assert not (tmp_path / "no.txt").exists()
         with pytest.raises(AlreadyAnswered, match="expired"):
-            await router.answer(ask.id, Answer("", "allow"))
+            await manager.answer(ask.id, Answer("", "allow"))
 
 
 async def test_an_ask_is_withdrawn_with_its_turn(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Inquire("which?", ("a", "b"))]]) as router:
-        session = await router.create(cwd=str(tmp_path))
-        await router.prompt(session.id, "go", id="p")
-        ask = await pending(router)
-        await router.abort(session.id)
-        assert (await settled(router, session.id, "p")).outcome == "interrupted"
-        record, _ = await router.asks.get(ask.id)
+    async with managing(url, [[Inquire("which?", ("a", "b"))]]) as manager:
+        session = await manager.create(cwd=str(tmp_path))
+        await manager.prompt(session.id, "go", id="p")
+        ask = await pending(manager)
+        await manager.abort(session.id)
+        assert (await settled(manager, session.id, "p")).outcome == "interrupted"
+        record, _ = await manager.asks.get(ask.id)
         assert record.status == "withdrawn"
-        assert not router.asks.pending()
+        assert not manager.asks.pending()
 
 
 @pytest.mark.slow
 async def test_two_answers_at_once_a_thousand_times(tmp_path: Path, url: str) -> None:
-    async with routing(url, []) as router:
-        await router.create(cwd=str(tmp_path), id="s")
+    async with managing(url, []) as manager:
+        await manager.create(cwd=str(tmp_path), id="s")
 
         async def race(number: int) -> None:
             ask = Ask(f"ask-{number}", "permission")
-            waiting = asyncio.create_task(router.asks.wait("s", ask))
-            mine = router.asks.pending
+            waiting = asyncio.create_task(manager.asks.wait("s", ask))
+            mine = manager.asks.pending
             await eventually(lambda: any(record.id == ask.id for record in mine()), "not pending", timeout=60)
             both = await asyncio.gather(
-                router.answer(ask.id, Answer("", "allow", by="one")),
-                router.answer(ask.id, Answer("", "deny", by="two")),
+                manager.answer(ask.id, Answer("", "allow", by="one")),
+                manager.answer(ask.id, Answer("", "deny", by="two")),
                 return_exceptions=True,
             )
             won = [result for result in both if isinstance(result, AskRecord)]
@@ -279,44 +279,44 @@ async def test_two_answers_at_once_a_thousand_times(tmp_path: Path, url: str) ->
 
 
 async def test_an_ask_can_be_answered_as_soon_as_the_log_shows_it(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Run(f"touch {number}")] for number in range(20)]) as router:
-        session = await router.create(cwd=str(tmp_path), policy=Policy("ask", "ask", "ask"))
-        await router.prompt(session.id, "go")
+    async with managing(url, [[Run(f"touch {number}")] for number in range(20)]) as manager:
+        session = await manager.create(cwd=str(tmp_path), policy=Policy("ask", "ask", "ask"))
+        await manager.prompt(session.id, "go")
         async with asyncio.timeout(60):
-            async for entry in router.events(session.id):
+            async for entry in manager.events(session.id):
                 if isinstance(entry.event, Ask):
-                    await router.answer(entry.event.id, Answer("", "allow", by="me"))
+                    await manager.answer(entry.event.id, Answer("", "allow", by="me"))
                 if isinstance(entry.event, Done):
                     break
         assert {path.name for path in tmp_path.glob("[0-9]*")} == {str(number) for number in range(20)}
 
 
 async def test_state_outlives_the_router(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Say("one")]]) as router:
-        session = await router.create(cwd=str(tmp_path), policy=FULL, title="kept")
-        await router.prompt(session.id, "go", id="p")
-        await settled(router, session.id, "p")
-        before = router.get(session.id)
-    async with routing(url, [[Say("two")]]) as router:
-        assert router.get(session.id) == before
-        assert router.sessions() == [before]
-        await router.prompt(session.id, "go", id="q")
-        await settled(router, session.id, "q")
-        texts = [e.event.text async for e in router.events(session.id, follow=False) if isinstance(e.event, Text)]
+    async with managing(url, [[Say("one")]]) as manager:
+        session = await manager.create(cwd=str(tmp_path), policy=FULL, title="kept")
+        await manager.prompt(session.id, "go", id="p")
+        await settled(manager, session.id, "p")
+        before = manager.get(session.id)
+    async with managing(url, [[Say("two")]]) as manager:
+        assert manager.get(session.id) == before
+        assert manager.sessions() == [before]
+        await manager.prompt(session.id, "go", id="q")
+        await settled(manager, session.id, "q")
+        texts = [e.event.text async for e in manager.events(session.id, follow=False) if isinstance(e.event, Text)]
         assert texts == ["one", "two"]
 
 
 async def test_an_event_larger_than_a_record(tmp_path: Path, url: str) -> None:
     text = "0123456789" * 500_000
-    async with routing(url, [[Say(text, chunks=1)], [Say("small")]]) as router:
-        session = await router.create(cwd=str(tmp_path))
-        await router.prompt(session.id, "go", id="p")
-        await router.prompt(session.id, "go", id="q")
-        await settled(router, session.id, "q")
-        entries = [entry async for entry in router.events(session.id, follow=False)]
+    async with managing(url, [[Say(text, chunks=1)], [Say("small")]]) as manager:
+        session = await manager.create(cwd=str(tmp_path))
+        await manager.prompt(session.id, "go", id="p")
+        await manager.prompt(session.id, "go", id="q")
+        await settled(manager, session.id, "q")
+        entries = [entry async for entry in manager.events(session.id, follow=False)]
         texts = [entry.event.text for entry in entries if isinstance(entry.event, Text)]
         assert texts == [text, "small"]
-        again = [entry async for entry in router.events(session.id, after=entries[2].seq, follow=False)]
+        again = [entry async for entry in manager.events(session.id, after=entries[2].seq, follow=False)]
         assert again == entries[3:]
 
 
@@ -326,14 +326,14 @@ async def test_diff_since_the_session_began(tmp_path: Path, url: str) -> None:
     await asyncio.to_thread(subprocess.run, ["git", "init", "-q", "-b", "trunk"], cwd=place, check=True, env=ENV)
     (place / "before.txt").write_text("before\n")
     home = {"TIELINE_HOME": str(tmp_path / "state")}
-    async with routing(url, [[Write("new.txt", "by the agent\n")], [Say("written")]], env=home) as router:
-        session = await router.create(cwd=str(place), policy=FULL)
-        await router.prompt(session.id, "go", id="p")
-        await settled(router, session.id, "p")
-        diff = await router.diff(session.id)
+    async with managing(url, [[Write("new.txt", "by the agent\n")], [Say("written")]], env=home) as manager:
+        session = await manager.create(cwd=str(place), policy=FULL)
+        await manager.prompt(session.id, "go", id="p")
+        await settled(manager, session.id, "p")
+        diff = await manager.diff(session.id)
         assert "+by the agent" in diff
         assert "before" not in diff
-        assert router.get(session.id).branch == "trunk"
+        assert manager.get(session.id).branch == "trunk"
 
 
 async def test_a_repository_that_git_cannot_read_is_told_once(tmp_path: Path) -> None:
@@ -341,11 +341,11 @@ async def test_a_repository_that_git_cannot_read_is_told_once(tmp_path: Path) ->
     (tmp_path / "place/.git").mkdir(parents=True)
     (tmp_path / "place/.git/HEAD").write_text("ref: refs/heads/trunk\n")
     env = {"TIELINE_HOME": str(tmp_path / "state"), "PATH": str(tmp_path)}  # no git there
-    async with routing(f"sqlite://{tmp_path}/bus.db", [[Say("one")], [Say("two")]], env=env) as router:
-        session = await router.create(cwd=str(tmp_path / "place"))
+    async with managing(f"sqlite://{tmp_path}/bus.db", [[Say("one")], [Say("two")]], env=env) as manager:
+        session = await manager.create(cwd=str(tmp_path / "place"))
         for _ in range(2):
-            await router.prompt(session.id, "go")
-        seen = await until_done(router, session.id, turns=2)
+            await manager.prompt(session.id, "go")
+        seen = await until_done(manager, session.id, turns=2)
         verify(seen[: seen.index(next(event for event in seen if isinstance(event, Done))) + 1])
         (warning,) = [event for event in seen if isinstance(event, Warning)]
         assert "git is not installed" in warning.message and "Install git" in warning.message
@@ -361,15 +361,15 @@ async def test_what_an_agent_wrote_into_the_repository_runs_neither_for_a_diff_n
     config = (place / ".git/config").read_text() + f'[filter "x"]\n\tclean = "touch {ran}; cat"\n'
     written = [[Write(".git/config", config), Write(".gitattributes", "* filter=x\n")], [Say("written")]]
     home = {"TIELINE_HOME": str(tmp_path / "state")}
-    async with routing(f"sqlite://{tmp_path}/bus.db", [*written, [Say("read")]], env=home) as router:
-        session = await router.create(cwd=str(place), policy=Policy("allow", "deny", "deny"))
-        await router.prompt(session.id, "go", id="p")
-        await settled(router, session.id, "p")
-        assert "+* filter=x" in await router.diff(session.id)
-        reader = await router.create(cwd=str(place), policy=Policy("deny", "deny", "deny"))
-        await router.prompt(reader.id, "go", id="q")
-        await settled(router, reader.id, "q")
-        assert router.get(reader.id).began and await router.diff(reader.id) == ""
+    async with managing(f"sqlite://{tmp_path}/bus.db", [*written, [Say("read")]], env=home) as manager:
+        session = await manager.create(cwd=str(place), policy=Policy("allow", "deny", "deny"))
+        await manager.prompt(session.id, "go", id="p")
+        await settled(manager, session.id, "p")
+        assert "+* filter=x" in await manager.diff(session.id)
+        reader = await manager.create(cwd=str(place), policy=Policy("deny", "deny", "deny"))
+        await manager.prompt(reader.id, "go", id="q")
+        await settled(manager, reader.id, "q")
+        assert manager.get(reader.id).began and await manager.diff(reader.id) == ""
     assert not ran.exists()
     await asyncio.to_thread(subprocess.run, ["git", "add", "--all"], cwd=place, check=True, env=ENV)
     assert ran.exists(), "plain git runs it"
@@ -377,48 +377,48 @@ async def test_what_an_agent_wrote_into_the_repository_runs_neither_for_a_diff_n
 
 @pytest.mark.slow
 async def test_a_quiet_agent_is_said_to_be_stuck(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Stall()], [Say("alive")]], watchdog=WatchdogConfig(quiet_s=0.5)) as router:
-        session = await router.create(cwd=str(tmp_path))
-        await router.prompt(session.id, "go", id="p")
-        await eventually(lambda: router.get(session.id).status == "stuck", "nobody noticed", timeout=60)
-        await router.abort(session.id)
-        await settled(router, session.id, "p")
-        seen = [entry.event async for entry in router.events(session.id, follow=False)]
+    async with managing(url, [[Stall()], [Say("alive")]], watchdog=WatchdogConfig(quiet_s=0.5)) as manager:
+        session = await manager.create(cwd=str(tmp_path))
+        await manager.prompt(session.id, "go", id="p")
+        await eventually(lambda: manager.get(session.id).status == "stuck", "nobody noticed", timeout=60)
+        await manager.abort(session.id)
+        await settled(manager, session.id, "p")
+        seen = [entry.event async for entry in manager.events(session.id, follow=False)]
         assert [event.state for event in seen if isinstance(event, Status)] == ["stuck"]
-        await router.prompt(session.id, "go", id="q")
-        assert (await settled(router, session.id, "q")).status == "done"
+        await manager.prompt(session.id, "go", id="q")
+        assert (await settled(manager, session.id, "q")).status == "done"
 
 
 async def test_changes_and_closing(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Run("touch ran.txt")], [Say("x")], [Run("touch ran.txt")], [Say("y")]]) as router:
-        session: SessionRecord = await router.create(cwd=str(tmp_path), policy=Policy("deny", "deny", "deny"))
-        await router.prompt(session.id, "go", id="p")
-        await settled(router, session.id, "p")
+    async with managing(url, [[Run("touch ran.txt")], [Say("x")], [Run("touch ran.txt")], [Say("y")]]) as manager:
+        session: SessionRecord = await manager.create(cwd=str(tmp_path), policy=Policy("deny", "deny", "deny"))
+        await manager.prompt(session.id, "go", id="p")
+        await settled(manager, session.id, "p")
         assert not (tmp_path / "ran.txt").exists()
-        await router.update(session.id, policy=FULL, title="renamed")
-        await router.prompt(session.id, "go", id="q")
-        await settled(router, session.id, "q")
+        await manager.update(session.id, policy=FULL, title="renamed")
+        await manager.prompt(session.id, "go", id="q")
+        await settled(manager, session.id, "q")
         assert (tmp_path / "ran.txt").exists()
-        closed = await router.close(session.id)
+        closed = await manager.close(session.id)
         assert (closed.status, closed.title, closed.turns) == ("closed", "renamed", 2)
-        await router.update(session.id, archived=True)
-        assert router.sessions() == []
-        assert [record.id for record in router.sessions(archived=True)] == [session.id]
+        await manager.update(session.id, archived=True)
+        assert manager.sessions() == []
+        assert [record.id for record in manager.sessions(archived=True)] == [session.id]
 
 
 async def test_nothing_starts_once_the_end_has_begun(tmp_path: Path, url: str) -> None:
     """What waited is not begun while the turn before it is interrupted; it runs after the next start."""
     stalled = asyncio.Event()
     waited: list[tuple[SessionRecord, ...]] = []
-    async with routing(url, [[Stall()]], on_stall=stalled.set, ending=waited.append) as router:
-        session = await router.create(cwd=str(tmp_path), title="long")
-        first = await router.prompt(session.id, "one")
+    async with managing(url, [[Stall()]], on_stall=stalled.set, ending=waited.append) as manager:
+        session = await manager.create(cwd=str(tmp_path), title="long")
+        first = await manager.prompt(session.id, "one")
         await asyncio.wait_for(stalled.wait(), 60)
-        second = await router.prompt(session.id, "two")
-        router.stop_starting()
-        late = await router.prompt(session.id, "three")
-        other = await router.create(cwd=str(tmp_path))
-        alone = await router.prompt(other.id, "elsewhere")
+        second = await manager.prompt(session.id, "two")
+        manager.stop_starting()
+        late = await manager.prompt(session.id, "three")
+        other = await manager.create(cwd=str(tmp_path))
+        alone = await manager.prompt(other.id, "elsewhere")
     assert [[record.title for record in turns] for turns in waited] == [["long"], []]
     async with open_bus(url) as bus:
         prompts = PromptQueue(bus)
@@ -427,10 +427,10 @@ async def test_nothing_starts_once_the_end_has_begun(tmp_path: Path, url: str) -
             assert (await prompts.get(id, prompt.id)).status == "queued"
         entries = [entry.event async for entry in EventLog(bus).read(session.id, follow=False)]
         assert [event.prompt for event in entries if isinstance(event, TurnStarted)] == ["one"]
-    async with routing(url, [[Say("Went on.")]] * 3) as router:
-        assert (await settled(router, session.id, second.id)).status == "done"
-        assert (await settled(router, session.id, late.id)).status == "done"
-        assert (await settled(router, other.id, alone.id)).status == "done"
+    async with managing(url, [[Say("Went on.")]] * 3) as manager:
+        assert (await settled(manager, session.id, second.id)).status == "done"
+        assert (await settled(manager, session.id, late.id)).status == "done"
+        assert (await settled(manager, other.id, alone.id)).status == "done"
 
 
 async def test_a_prompt_that_was_only_just_taken_waits_again(tmp_path: Path, url: str) -> None:
@@ -484,22 +484,22 @@ async def test_so_many_prompts_wait_and_no_more(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_a_prompt_that_is_taken_when_the_end_begins_is_not_run(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Say("Not said.")]]) as router:
-        session = await router.create(cwd=str(tmp_path))
-        start, given_back = router.prompts.start, asyncio.Event()
-        give_back = router.prompts.give_back
+    async with managing(url, [[Say("Not said.")]]) as manager:
+        session = await manager.create(cwd=str(tmp_path))
+        start, given_back = manager.prompts.start, asyncio.Event()
+        give_back = manager.prompts.give_back
 
         async def start_late(id: str) -> PromptRecord | None:
             prompt = await start(id)
-            router.stop_starting()
+            manager.stop_starting()
             return prompt
 
         async def note(prompt: PromptRecord) -> None:
             await give_back(prompt)
             given_back.set()
 
-        router.prompts.start, router.prompts.give_back = start_late, note  # type: ignore[method-assign]
-        prompt = await router.prompt(session.id, "go")
+        manager.prompts.start, manager.prompts.give_back = start_late, note  # type: ignore[method-assign]
+        prompt = await manager.prompt(session.id, "go")
         async with asyncio.timeout(60):
             await given_back.wait()
     async with open_bus(url) as bus:
@@ -509,22 +509,22 @@ async def test_a_prompt_that_is_taken_when_the_end_begins_is_not_run(tmp_path: P
 
 async def test_without_a_repository_the_diff_is_the_agents_own(tmp_path: Path, url: str) -> None:
     replies: list[Reply] = [[Write("a.txt", "one\n")], [Say("Written.")]]
-    async with routing(url, replies) as router:
-        session = await router.create(cwd=str(tmp_path), policy=Policy("allow", "deny", "deny"))
-        prompt = await router.prompt(session.id, "write")
-        await settled(router, session.id, prompt.id)
+    async with managing(url, replies) as manager:
+        session = await manager.create(cwd=str(tmp_path), policy=Policy("allow", "deny", "deny"))
+        prompt = await manager.prompt(session.id, "write")
+        await settled(manager, session.id, prompt.id)
         async with asyncio.timeout(60):
-            assert "+one\n" in await router.diff(session.id)
+            assert "+one\n" in await manager.diff(session.id)
 
 
 async def test_a_new_title_leaves_the_agent_alone_and_a_new_model_ends_it(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Say("One.")]]) as router:
-        session = await router.create(cwd=str(tmp_path))
-        assert (await router.update(session.id, model="small")).model == "small", "it has no agent yet"
-        prompt = await router.prompt(session.id, "go")
-        await settled(router, session.id, prompt.id)
-        runner = router.runners[session.id]
-        assert (await router.update(session.id, title="new")).title == "new"
-        assert router.runners[session.id] is runner
-        await router.update(session.id, model="large")
-        assert session.id not in router.runners
+    async with managing(url, [[Say("One.")]]) as manager:
+        session = await manager.create(cwd=str(tmp_path))
+        assert (await manager.update(session.id, model="small")).model == "small", "it has no agent yet"
+        prompt = await manager.prompt(session.id, "go")
+        await settled(manager, session.id, prompt.id)
+        runner = manager.runners[session.id]
+        assert (await manager.update(session.id, title="new")).title == "new"
+        assert manager.runners[session.id] is runner
+        await manager.update(session.id, model="large")
+        assert session.id not in manager.runners

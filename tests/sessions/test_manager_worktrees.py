@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.sessions.repositories import git, make_repository
-from tests.sessions.test_manager import FULL, routing, until_done
+from tests.sessions.test_manager import FULL, managing, until_done
 
 from tieline.errors import UsageError
 from tieline.script import Run, Say, Stall
@@ -23,71 +23,71 @@ def repository(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def manager(tmp_path: Path, *replies: object) -> AsyncGenerator[SessionManager, None]:
+async def managing_at(tmp_path: Path, *replies: object) -> AsyncGenerator[SessionManager, None]:
     env = {"TIELINE_HOME": str(tmp_path / "state")}
-    async with routing(f"sqlite://{tmp_path}/bus.db", list(replies), env=env) as router:  # type: ignore[arg-type]
-        yield router
+    async with managing(f"sqlite://{tmp_path}/bus.db", list(replies), env=env) as manager:  # type: ignore[arg-type]
+        yield manager
 
 
 async def test_a_session_goes_on_after_its_merge(tmp_path: Path, repository: Path) -> None:
     replies = [[Run("if test -e one.txt; then echo 2 > two.txt; else echo 1 > one.txt; fi")], [Say("done")]]
-    async with manager(tmp_path, *replies) as router:
-        made = await router.create(cwd=str(repository), title="Two files", worktree=True, id="0199a2f7", policy=FULL)
+    async with managing_at(tmp_path, *replies) as manager:
+        made = await manager.create(cwd=str(repository), title="Two files", worktree=True, id="0199a2f7", policy=FULL)
         assert (made.branch, made.worktree is not None) == ("tieline/two-files-99a2f7", True)
-        assert await router.create(cwd=str(repository), worktree=True, id="0199a2f7") == made
-        await router.prompt(made.id, "one")
-        await until_done(router, made.id)
-        status = await router.worktree(made.id)
+        assert await manager.create(cwd=str(repository), worktree=True, id="0199a2f7") == made
+        await manager.prompt(made.id, "one")
+        await until_done(manager, made.id)
+        status = await manager.worktree(made.id)
         assert (status.uncommitted, status.files, status.title) == (1, 1, "Two files")
-        assert "+1" in await router.diff(made.id, since="base")
-        assert "+1" in await router.diff(made.id)
-        await eventually(lambda: router.prompts.running(made.id) is None, "it does not end")
-        assert (await router.merge_worktree(made.id)).removed
+        assert "+1" in await manager.diff(made.id, since="base")
+        assert "+1" in await manager.diff(made.id)
+        await eventually(lambda: manager.prompts.running(made.id) is None, "it does not end")
+        assert (await manager.merge_worktree(made.id)).removed
         assert (repository / "one.txt").read_text() == "1\n"
-        assert (await router.worktree(made.id)).worktree.ended == "merged"
-        seq = router.get(made.id).seq
-        await router.prompt(made.id, "two")
-        await until_done(router, made.id, after=seq)
-        await eventually(lambda: router.prompts.running(made.id) is None, "it does not end")
+        assert (await manager.worktree(made.id)).worktree.ended == "merged"
+        seq = manager.get(made.id).seq
+        await manager.prompt(made.id, "two")
+        await until_done(manager, made.id, after=seq)
+        await eventually(lambda: manager.prompts.running(made.id) is None, "it does not end")
         assert Path(made.cwd, "one.txt").exists() and Path(made.cwd, "two.txt").exists()
-        fork = await router.create(cwd=str(repository), id="0199a2f8")
+        fork = await manager.create(cwd=str(repository), id="0199a2f8")
         with pytest.raises(UsageError, match="has no worktree"):
-            await router.merge_worktree(fork.id)
-        outcome = await router.discard_worktree(made.id)
+            await manager.merge_worktree(fork.id)
+        outcome = await manager.discard_worktree(made.id)
         assert git(repository, "show", f"{outcome.kept_as}:two.txt") == "2"
 
 
 async def test_nothing_is_merged_while_a_turn_runs(tmp_path: Path, repository: Path) -> None:
-    async with manager(tmp_path, [Stall()], [Say("over")]) as router:
-        made = await router.create(cwd=str(repository), branch="blue", policy=FULL)
-        await router.prompt(made.id, "work")
-        await eventually(lambda: router.prompts.running(made.id) is not None, "it does not run")
-        for change in (router.merge_worktree, router.rebase_worktree, router.discard_worktree):
+    async with managing_at(tmp_path, [Stall()], [Say("over")]) as manager:
+        made = await manager.create(cwd=str(repository), branch="blue", policy=FULL)
+        await manager.prompt(made.id, "work")
+        await eventually(lambda: manager.prompts.running(made.id) is not None, "it does not run")
+        for change in (manager.merge_worktree, manager.rebase_worktree, manager.discard_worktree):
             with pytest.raises(UsageError, match="has work to do in this worktree"):
                 await change(made.id)
         assert Path(made.cwd).is_dir()
-        await router.abort(made.id)
+        await manager.abort(made.id)
 
 
 async def test_an_archived_session_keeps_its_work(tmp_path: Path, repository: Path) -> None:
-    async with manager(tmp_path, [Run("echo 1 > one.txt")], [Say("one")]) as router:
-        made = await router.create(cwd=str(repository), branch="blue", policy=FULL)
-        await router.prompt(made.id, "one")
-        await until_done(router, made.id)
-        await eventually(lambda: router.prompts.running(made.id) is None, "it does not end")
-        await router.close(made.id)
-        await router.update(made.id, archived=True)
+    async with managing_at(tmp_path, [Run("echo 1 > one.txt")], [Say("one")]) as manager:
+        made = await manager.create(cwd=str(repository), branch="blue", policy=FULL)
+        await manager.prompt(made.id, "one")
+        await until_done(manager, made.id)
+        await eventually(lambda: manager.prompts.running(made.id) is None, "it does not end")
+        await manager.close(made.id)
+        await manager.update(made.id, archived=True)
         assert Path(made.cwd, "one.txt").read_text() == "1\n"
-        assert (await router.merge_worktree(made.id)).committed == 1
-        assert (await router.update(made.id, archived=False)).archived is False, "its directory is gone by now"
+        assert (await manager.merge_worktree(made.id)).committed == 1
+        assert (await manager.update(made.id, archived=False)).archived is False, "its directory is gone by now"
 
 
 async def test_what_is_refused_leaves_nothing(tmp_path: Path, repository: Path) -> None:
-    async with manager(tmp_path) as router:
+    async with managing_at(tmp_path) as manager:
         with pytest.raises(UsageError):
-            await router.create("nobody", cwd=str(repository), worktree=True)
+            await manager.create("nobody", cwd=str(repository), worktree=True)
         with pytest.raises(GitFailed, match="is not in a git repository"):
-            await router.create(cwd=str(tmp_path), worktree=True)
-        assert router.sessions() == []
+            await manager.create(cwd=str(tmp_path), worktree=True)
+        assert manager.sessions() == []
         assert git(repository, "branch", "--format=%(refname:short)") == "main"
         assert git(repository, "worktree", "list").count("\n") == 0

@@ -1,4 +1,4 @@
-"""Several nodes on one bus: each router has its own sessions and leaves the others' state alone."""
+"""Several nodes on one bus: each session manager has its own sessions and leaves the others' state alone."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -36,7 +36,7 @@ def node(bus: Bus, name: str, *replies: Reply, stalled: asyncio.Event | None = N
     return SessionManager(bus, config, node=name, drivers={"scripted": driver})
 
 
-async def test_another_router_leaves_state_alone(bus: Bus, tmp_path: Path) -> None:
+async def test_another_manager_leaves_state_alone(bus: Bus, tmp_path: Path) -> None:
     """It starts while the first has a running prompt, a waiting one and an open ask."""
     stalled = asyncio.Event()
     async with node(bus, "one", [Stall()], stalled=stalled) as one:
@@ -67,7 +67,7 @@ async def test_an_ask_belongs_to_its_node(bus: Bus, tmp_path: Path) -> None:
             assert two.asks.pending() == []
             with pytest.raises(UsageError, match="no session"):
                 await two.answer(ask.id, Answer("", "allow"))
-        assert (await one.asks.get(ask.id))[0].status == "pending", "the other router did not expire it"
+        assert (await one.asks.get(ask.id))[0].status == "pending", "the other session manager did not expire it"
         await one.answer(ask.id, Answer("", "allow", by="me"))
         assert (await settled(one, session.id, prompt.id)).status == "done"
         assert (tmp_path / "asked").exists()
@@ -92,28 +92,28 @@ async def test_several_agents_side_by_side(bus: Bus, tmp_path: Path) -> None:
         "asker": Scripted([[Run("touch asked")], [Say("by the asker")]], name="asker"),
         "sleeper": Scripted([[Stall()]], name="sleeper", on_stall=stalled.set),
     }
-    async with SessionManager(bus, Config(default_agent="talker", environ=ENV), drivers=drivers) as router:
+    async with SessionManager(bus, Config(default_agent="talker", environ=ENV), drivers=drivers) as manager:
         for name in ("", "asker", "sleeper"):
-            await router.create(name, cwd=str(tmp_path), policy=ASKING, id=name or "first")
-            await router.prompt(name or "first", "go", id="p")
-        assert {session.id: session.agent for session in router.sessions()} == {
+            await manager.create(name, cwd=str(tmp_path), policy=ASKING, id=name or "first")
+            await manager.prompt(name or "first", "go", id="p")
+        assert {session.id: session.agent for session in manager.sessions()} == {
             "first": "talker",
             "asker": "asker",
             "sleeper": "sleeper",
         }
-        again = await router.create("asker", cwd=str(tmp_path), policy=ASKING, id="first")
+        again = await manager.create("asker", cwd=str(tmp_path), policy=ASKING, id="first")
         assert again.agent == "talker", "an id is one session, whichever agent is named"
-        assert (await settled(router, "first", "p")).status == "done"
-        ask = await pending(router)
+        assert (await settled(manager, "first", "p")).status == "done"
+        ask = await pending(manager)
         assert ask.session == "asker"
-        await router.answer(ask.id, Answer("", "allow", by="me"))
-        assert (await settled(router, "asker", "p")).status == "done"
+        await manager.answer(ask.id, Answer("", "allow", by="me"))
+        assert (await settled(manager, "asker", "p")).status == "done"
         async with asyncio.timeout(60):
             await stalled.wait()
-        assert router.prompts.running("sleeper") is not None
-        await router.abort("sleeper")
-        assert (await settled(router, "sleeper", "p")).outcome == "interrupted"
-        lines = {session.id: session.last_line for session in router.sessions()}
+        assert manager.prompts.running("sleeper") is not None
+        await manager.abort("sleeper")
+        assert (await settled(manager, "sleeper", "p")).outcome == "interrupted"
+        lines = {session.id: session.last_line for session in manager.sessions()}
         assert (lines["first"], lines["asker"]) == ("by the talker", "by the asker")
 
 

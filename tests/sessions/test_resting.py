@@ -46,21 +46,21 @@ async def test_only_the_last_ones_stay(tmp_path: Path) -> None:
     config = Config(environ={"PATH": "/usr/bin:/bin"}, pool=PoolConfig(number=2))
     async with (
         open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-        SessionManager(bus, config, drivers={"scripted": driver}) as router,
+        SessionManager(bus, config, drivers={"scripted": driver}) as manager,
     ):
 
         async def turn(session: str, turns: int) -> None:
-            await router.prompt(session, "go")
+            await manager.prompt(session, "go")
             async with asyncio.timeout(30):
-                while router.get(session).turns < turns:  # noqa: ASYNC110 (the record has no event of its own)
+                while manager.get(session).turns < turns:  # noqa: ASYNC110 (the record has no event of its own)
                     await asyncio.sleep(0.01)
 
-        made = [await router.create("scripted", cwd=str(tmp_path), policy=FULL) for _ in range(6)]
+        made = [await manager.create("scripted", cwd=str(tmp_path), policy=FULL) for _ in range(6)]
         for record in made:
             await turn(record.id, 1)
         await eventually(lambda: driver.open_now <= 3, "the last two stay, and the one that just ended", timeout=30)
         assert driver.resumed == []
-        first = router.get(made[0].id)
+        first = manager.get(made[0].id)
         assert first.status == "idle" and first.native_id
         await turn(first.id, 2)
         assert driver.resumed == [first.native_id]
@@ -74,22 +74,22 @@ async def test_what_is_remembered_for_the_session_outlives_its_agent(tmp_path: P
     config = Config(environ={"PATH": "/usr/bin:/bin"}, pool=PoolConfig(number=1))
     async with (
         open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-        SessionManager(bus, config, drivers={"scripted": driver}) as router,
+        SessionManager(bus, config, drivers={"scripted": driver}) as manager,
     ):
         asking = Policy("ask", "ask", "ask")
         asked: list[str] = []
 
         async def turn(session: str, turns: int) -> None:
-            await router.prompt(session, "go")
-            async for entry in router.events(session):
+            await manager.prompt(session, "go")
+            async for entry in manager.events(session):
                 if isinstance(entry.event, Ask) and entry.event.id not in asked:
                     asked.append(entry.event.id)
-                    await router.answer(entry.event.id, Answer(entry.event.id, "allow", remember="session"))
+                    await manager.answer(entry.event.id, Answer(entry.event.id, "allow", remember="session"))
                 turns -= entry.event.type == "done"
                 if not turns:
                     return
 
-        made = [await router.create("scripted", cwd=str(tmp_path), policy=asking) for _ in range(3)]
+        made = [await manager.create("scripted", cwd=str(tmp_path), policy=asking) for _ in range(3)]
         async with asyncio.timeout(30):
             for record in made:
                 await turn(record.id, 1)

@@ -61,36 +61,36 @@ class Fragile(Scripted):
 
 
 @asynccontextmanager
-async def routed(tmp_path: Path, driver: Driver) -> AsyncGenerator[tuple[SessionManager, str], None]:
+async def managed(tmp_path: Path, driver: Driver) -> AsyncGenerator[tuple[SessionManager, str], None]:
     """A session that has had its first turn."""
     async with (
         open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-        SessionManager(bus, Config(environ=ENV), drivers={"scripted": driver}) as router,
+        SessionManager(bus, Config(environ=ENV), drivers={"scripted": driver}) as manager,
     ):
-        session = await router.create("scripted", cwd=str(tmp_path), policy=FULL)
-        await turn(router, session.id)
-        yield router, session.id
+        session = await manager.create("scripted", cwd=str(tmp_path), policy=FULL)
+        await turn(manager, session.id)
+        yield manager, session.id
 
 
-async def turn(router: SessionManager, session: str) -> None:
-    before = router.get(session).turns
-    await router.prompt(session, "go")
-    await eventually(lambda: router.get(session).turns > before, "no turn", timeout=30)
+async def turn(manager: SessionManager, session: str) -> None:
+    before = manager.get(session).turns
+    await manager.prompt(session, "go")
+    await eventually(lambda: manager.get(session).turns > before, "no turn", timeout=30)
 
 
 async def test_brought_back_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running_sessions, "LOOK_S", 0.01)
     monkeypatch.setattr(prompt_runner, "SOON_S", 0.0)
     driver = Fragile()
-    async with routed(tmp_path, driver) as (router, session):
+    async with managed(tmp_path, driver) as (manager, session):
         lost: list[str] = []
-        router.lost.append(lost.append)
+        manager.lost.append(lost.append)
         driver.opened[0].dead = True
         await eventually(lambda: len(driver.opened) == 2, "it was not brought back")
-        assert driver.resumed == ["", router.get(session).native_id]
+        assert driver.resumed == ["", manager.get(session).native_id]
         assert lost == ["scripted"]
-        await turn(router, session)
-        assert (router.get(session).outcome, len(driver.opened)) == ("success", 2), "the one that was brought back"
+        await turn(manager, session)
+        assert (manager.get(session).outcome, len(driver.opened)) == ("success", 2), "the one that was brought back"
 
 
 async def test_a_prompt_that_comes_while_it_is_brought_back_runs(
@@ -99,43 +99,43 @@ async def test_a_prompt_that_comes_while_it_is_brought_back_runs(
     monkeypatch.setattr(running_sessions, "LOOK_S", 0.01)
     monkeypatch.setattr(prompt_runner, "SOON_S", 0.0)
     driver = Fragile()
-    async with routed(tmp_path, driver) as (router, session):
+    async with managed(tmp_path, driver) as (manager, session):
         driver.opening.clear()
         driver.may_open.clear()
         driver.opened[0].dead = True
         async with asyncio.timeout(60):
             await driver.opening.wait()
-        await router.prompt(session, "go")
+        await manager.prompt(session, "go")
         driver.may_open.set()
-        await eventually(lambda: router.get(session).turns == 2, "the prompt waits for ever", timeout=60)
-        assert (router.get(session).outcome, len(driver.opened)) == ("success", 2)
+        await eventually(lambda: manager.get(session).turns == 2, "the prompt waits for ever", timeout=60)
+        assert (manager.get(session).outcome, len(driver.opened)) == ("success", 2)
 
 
 async def test_one_that_dies_at_once_is_not_started_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running_sessions, "LOOK_S", 0.01)
     driver = Fragile()
-    async with routed(tmp_path, driver) as (router, session):
+    async with managed(tmp_path, driver) as (manager, session):
         driver.opened[0].dead = True
-        await eventually(lambda: not router.runners[session].resting, "it is still kept")
+        await eventually(lambda: not manager.runners[session].resting, "it is still kept")
         assert len(driver.opened) == 1
-        await turn(router, session)
-        assert (router.get(session).outcome, len(driver.opened)) == ("success", 2), "a prompt brings it back"
+        await turn(manager, session)
+        assert (manager.get(session).outcome, len(driver.opened)) == ("success", 2), "a prompt brings it back"
 
 
 async def test_a_prompt_that_comes_first_goes_on_by_resume(tmp_path: Path) -> None:
     driver = Fragile()
-    async with routed(tmp_path, driver) as (router, session):
+    async with managed(tmp_path, driver) as (manager, session):
         driver.opened[0].dead = True
-        await turn(router, session)
-        assert (router.get(session).outcome, len(driver.opened)) == ("success", 2)
+        await turn(manager, session)
+        assert (manager.get(session).outcome, len(driver.opened)) == ("success", 2)
 
 
 async def test_the_node_looks_again_at_once(tmp_path: Path) -> None:
     """What is known of an agent that died is looked at now, not at the next round."""
     driver = Fragile()
-    async with routed(tmp_path, driver) as (router, session):
+    async with managed(tmp_path, driver) as (manager, session):
         config = Config(environ=ENV)
-        async with AgentInventory(config, router.driver) as agents:
+        async with AgentInventory(config, manager.driver) as agents:
             await agents.refresh()
             looked: list[bool] = []
             probe = driver.probe
@@ -145,28 +145,28 @@ async def test_the_node_looks_again_at_once(tmp_path: Path) -> None:
                 return await probe({})
 
             driver.probe = noted  # type: ignore[method-assign, assignment]
-            router.lost.append(agents.look_soon)
+            manager.lost.append(agents.look_soon)
             driver.broken = driver.opened[0].dead = True
-            await turn(router, session)
-            assert router.get(session).outcome == "error"
+            await turn(manager, session)
+            assert manager.get(session).outcome == "error"
             await eventually(lambda: bool(looked), "nobody looked", timeout=30)
 
 
 async def test_the_models_that_an_agent_offers_are_known_once_it_ran(tmp_path: Path) -> None:
     driver = Fragile()
     async with (
-        routed(tmp_path, driver) as (router, session),
-        AgentInventory(Config(environ={**ENV, "HOME": str(tmp_path)}), router.driver) as agents,
+        managed(tmp_path, driver) as (manager, session),
+        AgentInventory(Config(environ={**ENV, "HOME": str(tmp_path)}), manager.driver) as agents,
     ):
-        router.opened.append(agents.look_at_models)
-        name = router.get(session).agent
+        manager.opened.append(agents.look_at_models)
+        name = manager.get(session).agent
         assert [view.models for view in await agents.refresh() if view.name == name] == [()]
         told: list[tuple[str, ...]] = []
         agents.changed.append(lambda: told.extend(view.models for view in agents.views if view.name == name))
         driver.offered_models = ModelList(names=("small", "large"))
         driver.opened[0].dead = True
-        await turn(router, session)  # it is opened again
-        await turn(router, session)
+        await turn(manager, session)  # it is opened again
+        await turn(manager, session)
         assert told == [("small", "large")], "told once, when it changed"
 
 
@@ -186,11 +186,11 @@ class Faulty(Fragile):
 
 async def test_a_fault_of_a_driver_ends_the_prompt_and_not_the_session(tmp_path: Path) -> None:
     driver = Faulty()
-    async with routed(tmp_path, driver) as (router, session):
-        await router.close(session)
+    async with managed(tmp_path, driver) as (manager, session):
+        await manager.close(session)
         driver.fault = True
-        first = await router.prompt(session, "go", id="p1")
-        await turn(router, session)
-        found = await router.prompts.get(session, first.id)
+        first = await manager.prompt(session, "go", id="p1")
+        await turn(manager, session)
+        found = await manager.prompts.get(session, first.id)
         assert (found.status, "nobody thought of this" in found.problem) == ("indeterminate", True)
-        assert router.get(session).status == "idle"
+        assert manager.get(session).status == "idle"

@@ -299,16 +299,16 @@ async def test_sessions_are_served_from_it(tmp_path: Path, env: dict[str, str]) 
     config = Config(environ=env, pool=PoolConfig(number=2, warm=(warm, {**warm, "cwd": "/nowhere"})))
     async with (
         open_bus("sqlite://:memory:") as bus,
-        SessionManager(bus, config, drivers={"small": agent()}) as router,
+        SessionManager(bus, config, drivers={"small": agent()}) as manager,
     ):
         for number in range(3):
-            await ready(router.pool, 1)
+            await ready(manager.pool, 1)
             (waiting,) = [entry.name for entry in Path("/proc").glob("[0-9]*") if _is_in(entry, cwd)]
-            session = await router.create("small", cwd=cwd)
-            prompt = await router.prompt(session.id, "who are you?", id=f"p{number}")
-            assert (await settled(router, session.id, prompt.id)).status == "done"
-            assert waiting in said(await router.messages(session.id)), "another process answered"
-            await router.close(session.id)
+            session = await manager.create("small", cwd=cwd)
+            prompt = await manager.prompt(session.id, "who are you?", id=f"p{number}")
+            assert (await settled(manager, session.id, prompt.id)).status == "done"
+            assert waiting in said(await manager.messages(session.id)), "another process answered"
+            await manager.close(session.id)
     assert not at_work_in(tmp_path / "places")
 
 

@@ -26,11 +26,11 @@ BOUND = 60.0
 
 class TeamsHere:
     def __init__(
-        self, teams: Teams, bus: Bus, router: SessionManager, place: Path, heard: dict[str, list[str]]
+        self, teams: Teams, bus: Bus, manager: SessionManager, place: Path, heard: dict[str, list[str]]
     ) -> None:
         self.teams = teams
         self.bus = bus
-        self.router = router
+        self.manager = manager
         self.place = place
         self.heard = heard  # by member: what reached its model, a text per call
 
@@ -76,7 +76,7 @@ class TeamsHere:
         async with asyncio.timeout(BOUND):
             while True:
                 try:
-                    await self.router.update(session, policy=policy)
+                    await self.manager.update(session, policy=policy)
                     return
                 except UsageError as error:
                     assert error.message == "a turn is running"
@@ -105,11 +105,11 @@ async def teams_on(
     config = Config(environ=env)
     async with (
         open_bus(url) as bus,
-        SessionManager(bus, config, drivers=drivers) as router,
-        hub_around(router, bus, config) as hub,
+        SessionManager(bus, config, drivers=drivers) as manager,
+        hub_around(manager, bus, config) as hub,
         Teams(around(bus), HubSessions(hub), worktrees=TeamWorktrees(env)) as teams,
     ):
-        yield TeamsHere(teams, bus, router, place, heard)
+        yield TeamsHere(teams, bus, manager, place, heard)
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ async def real_team(path: Path) -> AsyncGenerator[RealTeam, None]:
         hub, serving = await stack.enter_async_context(hub_on(Config(environ=env, hub=HubConfig(port=0))))
         stack.enter_context(running_file(env, RunningHub(serving.url, os.getpid(), socket=serving.socket)))
         assert hub.teams is not None and hub.local is not None
-        yield RealTeam(TeamsHere(hub.teams, hub.bus, hub.local.router, place, {}), dict(rigs), place)
+        yield RealTeam(TeamsHere(hub.teams, hub.bus, hub.local.manager, place, {}), dict(rigs), place)
 
 
 def processes_of(program: str) -> list[int]:

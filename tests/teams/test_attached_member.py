@@ -51,7 +51,7 @@ async def test_a_terminal_takes_its_turns_and_is_heard(tmp_path: Path) -> None:
         )
         async with hub_on(config) as (hub, _), home.terminal() as terminal:
             assert hub.local is not None and hub.teams is not None
-            manager = hub.local.router
+            manager = hub.local.manager
             here = TeamsHere(hub.teams, hub.bus, manager, home.project, {})
             await eventually(
                 lambda: [record.status for record in manager.sessions()] == ["idle"], "no session", timeout=SLOW_S

@@ -113,7 +113,7 @@ async def test_who_may_not_call_is_told_why(sqlite: str, tmp_path: Path) -> None
 async def test_a_terminal_speaks_for_itself_alone(tmp_path: Path) -> None:
     async with mesh_hub(tmp_path) as mesh:
         assert mesh.hub.local is not None and mesh.hub.teams is not None
-        manager = mesh.hub.local.router
+        manager = mesh.hub.local.manager
         here = TeamsHere(mesh.hub.teams, mesh.hub.bus, manager, tmp_path, {})
         terminal = await manager.attach("claude-code", "s1", cwd=str(tmp_path), terminal=RecordingTerminal())
         desk = p.TeamMember(name="desk", session=terminal.record.id)

@@ -46,7 +46,7 @@ async def test_each_member_has_its_own_instructions(sqlite: str, tmp_path: Path)
         )
         view = await here.run(team)
         assert view.reason == "done, says two"
-        sessions = {each.name: here.router.get(each.session) for each in view.who}
+        sessions = {each.name: here.manager.get(each.session) for each in view.who}
         for name, own, other in (("one", "Speak French.", "Be brief."), ("two", "Be brief.", "Speak French.")):
             told = here.heard[name][0]
             assert own in told
@@ -62,7 +62,7 @@ async def test_a_member_has_variables_of_its_own(sqlite: str, tmp_path: Path) ->
     ) as here:
         view = await here.run(here.team(here.member("one", env={"COLOUR": "blue"})))
         assert (tmp_path / "seen").read_text() == "blue"
-        assert here.router.get(view.who[0].session).environment == ("COLOUR=blue",)
+        assert here.manager.get(view.who[0].session).environment == ("COLOUR=blue",)
         with pytest.raises(UsageError, match="PATH only with the policy full"):
             await here.start(here.team(here.member("two", policy="edits", env={"PATH": "/tmp"})))
 
@@ -180,24 +180,24 @@ async def test_a_person_changes_a_policy_from_the_next_turn(
         made.unlink()
         await here.teams.act(started.id, p.ChangePolicy(member="One", policy="read-only"), by="owner")
         session = view.who[0].session
-        assert here.router.get(session).policy == preset("full"), "a policy holds from the next turn"
+        assert here.manager.get(session).policy == preset("full"), "a policy holds from the next turn"
         assert (await next_turn()).who[0].policy == "read-only"
-        assert here.router.get(session).policy == preset("read-only")
+        assert here.manager.get(session).policy == preset("read-only")
         assert not made.exists()
         await here.set_policy(session, other)
         await next_turn()
-        assert here.router.get(session).policy == other, "what a person changes at the session stays"
+        assert here.manager.get(session).policy == other, "what a person changes at the session stays"
 
         with monkeypatch.context() as unenforced:
             receipt = Receipt.from_lines({name: Enforcement("deny", "none") for name in CAPABILITIES})
-            unenforced.setattr(here.router.driver("one"), "enforce", lambda _: receipt)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+            unenforced.setattr(here.manager.driver("one"), "enforce", lambda _: receipt)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
             await here.teams.act(started.id, p.ChangePolicy(member="one", policy="read-only"), by="owner")
             await next_turn()
         ended = [entry for entry in await here.log(started.id) if isinstance(entry, p.TurnEnded)]
         assert [entry.status for entry in ended] == ["success", "success", "success", "refused"]
-        assert here.router.get(session).policy == other
+        assert here.manager.get(session).policy == other
         await next_turn()
-        assert here.router.get(session).policy == preset("read-only"), "the change is not forgotten"
+        assert here.manager.get(session).policy == preset("read-only"), "the change is not forgotten"
         for wrong, words in (
             (p.ChangePolicy(member="alice", policy="full"), "alice has no policy"),
             (p.ChangePolicy(member="one", policy="lax"), "there is no policy lax"),

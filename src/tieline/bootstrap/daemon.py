@@ -67,8 +67,8 @@ async def node_on(
     """This machine's sessions and agents. `team_server`: the MCP server of the hub, where that runs here too."""
     farewell = farewell or ShutdownProgress(config.environ)
     async with (
-        SessionManager(bus, config, node=identity.id, team_server=team_server, ending=farewell.turns) as router,
-        CommandExecutor(router, bus, config, identity=identity) as executor,
+        SessionManager(bus, config, node=identity.id, team_server=team_server, ending=farewell.turns) as manager,
+        CommandExecutor(manager, bus, config, identity=identity) as executor,
     ):
         yield executor
 
@@ -89,7 +89,7 @@ async def hub_on(
             local = await stack.enter_async_context(node_on(bus, config, identify(env), farewell, mcp_bridge(env)))
         hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
         relay = await stack.enter_async_context(open_relay(hub, wait=False))
-        mesh = await stack.enter_async_context(open_mesh(hub, relay, local.router if local else None))
+        mesh = await stack.enter_async_context(open_mesh(hub, relay, local.manager if local else None))
         worktrees = TeamWorktrees(config.environ)
         teams = Teams(bus, HubSessions(hub), worktrees=worktrees, keep_days=config.hub.keep_events_days)
         hub.teams = await stack.enter_async_context(teams)
@@ -169,7 +169,7 @@ async def _linked(
             if joined := read_credentials(env):
                 await _link(bus, executor, env, joined)
             else:
-                await executor.router.rules.forget_joined()
+                await executor.manager.rules.forget_joined()
         except TielineError as error:
             logger("node").error("no link", problem=error.message, hint=error.hint)
         except Exception:
@@ -252,7 +252,7 @@ async def run_node(config: Config, *, started: Callable[[StartResult], None]) ->
         async with (
             open_bus(config.bus_url()) as bus,
             node_on(bus, config, identify(env), farewell) as executor,
-            open_terminals(executor.router, env),
+            open_terminals(executor.manager, env),
         ):
             linking = _link(bus, executor, env, joined, keep_days=config.hub.keep_events_days)
             tasks = [asyncio.create_task(linking), asyncio.create_task(_wait_for_signal(_end_signals()))]
@@ -270,8 +270,8 @@ def _stop_starting(node: CommandExecutor | None) -> int:
     """Nothing begins from here on; how many prompts wait for the next start."""
     if node is None:
         return 0
-    node.router.stop_starting()
-    return sum(len(node.router.prompts.waiting(id)) for id in node.router.prompts.sessions())
+    node.manager.stop_starting()
+    return sum(len(node.manager.prompts.waiting(id)) for id in node.manager.prompts.sessions())
 
 
 ENDS = (signal.SIGTERM, signal.SIGINT)

@@ -181,13 +181,13 @@ class Hub:
         if self.local is None or peer.mark is None:
             return ""
         try:
-            return caller_session(self.local.router, peer.mark, peer.cwd)
+            return caller_session(self.local.manager, peer.mark, peer.cwd)
         except UsageError:
             return ""
 
     def harness_above(self, peer: LocalPeer) -> bool:
         """Whether the agent in a terminal that is read along, or that is a member of the mesh, started it."""
-        if self.local is not None and not self.local.router.harness_processes().isdisjoint(peer.lineage):
+        if self.local is not None and not self.local.manager.harness_processes().isdisjoint(peer.lineage):
             return True
         mesh = self.mesh
         return mesh is not None and any(mesh.directory.runs_in(process_key(each)) for each in peer.lineage)

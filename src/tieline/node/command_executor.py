@@ -38,16 +38,16 @@ _decode = msgspec.json.Decoder(Result).decode
 
 
 class CommandExecutor:
-    """`async with CommandExecutor(router, bus, config, identity=…) as executor`. The router is entered by its owner."""
+    """`async with CommandExecutor(manager, bus, config, identity=…) as executor`. Its owner enters the manager."""
 
-    def __init__(self, router: SessionManager, bus: Bus, config: Config, *, identity: NodeIdentity) -> None:
-        self.router = router
+    def __init__(self, manager: SessionManager, bus: Bus, config: Config, *, identity: NodeIdentity) -> None:
+        self.manager = manager
         self.identity = identity
-        self.agents = AgentInventory(config, router.driver)
-        router.lost.append(self.agents.look_soon)
-        router.opened.append(self.agents.look_at_models)
+        self.agents = AgentInventory(config, manager.driver)
+        manager.lost.append(self.agents.look_soon)
+        manager.opened.append(self.agents.look_at_models)
         self._config = config
-        self._handlers = CommandHandlers(router, config, self.agents)
+        self._handlers = CommandHandlers(manager, config, self.agents)
         self._table: Table = bus.table(RESULTS)
         self._known: OrderedDict[str, Result] = OrderedDict()
         self._running: dict[str, asyncio.Future[Result]] = {}
@@ -64,7 +64,7 @@ class CommandExecutor:
             agents=self.agents.views,
             default_agent=self._config.default_agent,
             home=self._config.environ.get("HOME", ""),
-            sessions=len(self.router.sessions()),
+            sessions=len(self.manager.sessions()),
         )
 
     async def execute(self, envelope: CommandEnvelope) -> Result:

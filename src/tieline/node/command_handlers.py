@@ -64,76 +64,76 @@ RESULT_TYPES: Mapping[type[c.NodeCommand], Any] = {
 
 
 class CommandHandlers:
-    def __init__(self, router: SessionManager, config: Config, agents: AgentInventory) -> None:
-        self._router = router
+    def __init__(self, manager: SessionManager, config: Config, agents: AgentInventory) -> None:
+        self._manager = manager
         self._config = config
         self._agents = agents
         self._changing = asyncio.Lock()  # two changes of one repository would stand in each other's way
 
     async def handle(self, envelope: CommandEnvelope) -> object:
-        router = self._router
+        manager = self._manager
         match envelope.command:
             case c.ListSessions(archived=archived):
-                return router.sessions(archived=archived)
+                return manager.sessions(archived=archived)
             case c.CreateSession() as command:
                 return await self._create(envelope, command)
             case c.ChangeSession() as command:
                 wanted = ("title", "policy", "model", "effort", "archived")
                 changes = {name: value for name in wanted if (value := getattr(command, name)) is not None}
-                return await router.update(command.session, **changes)
+                return await manager.update(command.session, **changes)
             case c.ForkSession(session=session, title=title):
-                return await router.fork(session, title=title, new=session_of(envelope.id))
+                return await manager.fork(session, title=title, new=session_of(envelope.id))
             case c.AdoptSession(session=session):
-                return await router.adopt(session)
+                return await manager.adopt(session)
             case c.CloseSession(session=session):
-                return await router.close(session)
+                return await manager.close(session)
             case c.AbortSession(session=session):
-                router.get(session)
-                return await router.abort(session)
+                manager.get(session)
+                return await manager.abort(session)
             case c.SendPrompt() as command:
                 return await self._send(envelope, command)
             case c.Steer(session=session, text=text):
-                router.get(session)
-                return await router.steer(session, text)
+                manager.get(session)
+                return await manager.steer(session, text)
             case c.CancelPrompt(session=session, prompt=prompt):
                 return await self._cancel(session, prompt)
             case c.MovePrompt(session=session, prompt=prompt, before=before):
-                router.get(session)
-                return view(await router.prompts.move(session, prompt, before=before))
+                manager.get(session)
+                return view(await manager.prompts.move(session, prompt, before=before))
             case c.EditPrompt(session=session, prompt=prompt, text=text):
-                router.get(session)
-                return view(await router.prompts.edit(session, prompt, text))
+                manager.get(session)
+                return view(await manager.prompts.edit(session, prompt, text))
             case c.ApprovePermission() | c.DenyPermission() | c.AnswerQuestion() as command:
                 return await self._decide(envelope, command)
             case c.GetMessages(session=session, after=after, limit=limit):
-                return await router.messages(session, after=after, limit=limit)
+                return await manager.messages(session, after=after, limit=limit)
             case c.GetDiff(session=session, since=since):
-                return await router.diff(session, since=since)
+                return await manager.diff(session, since=since)
             case c.GetWorkingTree(session=session):
-                return await git_actions.working_tree(router.get(session).cwd, self._config.environ)
+                return await git_actions.working_tree(manager.get(session).cwd, self._config.environ)
             case c.ReadFile(session=session, path=path):
-                return await asyncio.to_thread(read_session_file, router.get(session).cwd, path)
+                return await asyncio.to_thread(read_session_file, manager.get(session).cwd, path)
             case c.StageFiles() | c.CommitStaged() | c.RevertFiles() | c.DiscardChanges() as command:
                 async with self._changing:
                     return await self._change(command)
             case c.PushBranch(session=session, digest=digest):
-                return await git_remote.push(router.get(session).cwd, self._config.environ, digest=digest)
+                return await git_remote.push(manager.get(session).cwd, self._config.environ, digest=digest)
             case c.OpenPullRequest() as command:
-                cwd, env = router.get(command.session).cwd, self._config.environ
+                cwd, env = manager.get(command.session).cwd, self._config.environ
                 return await git_remote.open_pull_request(cwd, env, command.title, command.body, digest=command.digest)
             case c.GetWorktree(session=session):
-                return await router.worktree(session)
+                return await manager.worktree(session)
             case c.MergeWorktree(session=session):
-                return await router.merge_worktree(session)
+                return await manager.merge_worktree(session)
             case c.RebaseWorktree(session=session):
-                return await router.rebase_worktree(session)
+                return await manager.rebase_worktree(session)
             case c.DiscardWorktree(session=session):
-                return await router.discard_worktree(session)
+                return await manager.discard_worktree(session)
             case c.RemoveUnusedWorktree(session=session):
-                return await router.remove_unused_worktree(session)
+                return await manager.remove_unused_worktree(session)
             case c.Browse(path=path):
                 home = self._config.environ.get("HOME", "/")
-                also = {record.cwd for record in router.sessions(archived=True)}
+                also = {record.cwd for record in manager.sessions(archived=True)}
                 return await asyncio.to_thread(browse, path, home=home, also=also)
             case c.Refresh():
                 return await self._agents.refresh()
@@ -145,7 +145,7 @@ class CommandHandlers:
                 )
 
     async def _change(self, command: c.StageFiles | c.CommitStaged | c.RevertFiles | c.DiscardChanges) -> ChangeOutcome:
-        cwd, env = self._router.get(command.session).cwd, self._config.environ
+        cwd, env = self._manager.get(command.session).cwd, self._config.environ
         match command:
             case c.StageFiles(paths=paths, staged=staged):
                 return await git_actions.stage(cwd, env, paths, staged=staged)
@@ -163,7 +163,7 @@ class CommandHandlers:
         cwd = command.cwd or self._config.environ.get("HOME", "/")
         if command.model and not command.resume:
             await self._agents.check_model(agent, command.model, cwd)
-        return await self._router.create(
+        return await self._manager.create(
             agent,
             cwd=cwd,
             title=command.title,
@@ -180,7 +180,7 @@ class CommandHandlers:
         if any(attachment.path for attachment in command.attachments):
             hint = "Send its content; a path would name a file of the node's machine."
             raise UsageError("an attachment needs a path", field="attachments", hint=hint)
-        kept = await self._router.prompt(
+        kept = await self._manager.prompt(
             command.session,
             Prompt(command.text, command.attachments),
             id=command.prompt,
@@ -191,22 +191,22 @@ class CommandHandlers:
         return view(kept)
 
     async def _cancel(self, session: str, id: str) -> PromptView:
-        self._router.get(session)
-        prompt = await self._router.prompts.get(session, id)
+        self._manager.get(session)
+        prompt = await self._manager.prompts.get(session, id)
         if prompt.status != "cancelled":  # else it was us, before we died
-            prompt = await self._router.prompts.cancel(session, id)
+            prompt = await self._manager.prompts.cancel(session, id)
         return view(prompt)
 
     async def _decide(
         self, envelope: CommandEnvelope, command: c.ApprovePermission | c.DenyPermission | c.AnswerQuestion
     ) -> AskRecord:
-        record, _ = await self._router.asks.get(command.ask)
-        self._router.get(record.session)
+        record, _ = await self._manager.asks.get(command.ask)
+        self._manager.get(record.session)
         if command.session and command.session != record.session:
             raise UsageError(f"no ask {command.ask!r} in session {command.session!r}", field="ask")
         answer = _own(envelope, command)
         try:
-            return await self._router.answer(command.ask, answer, digest=command.digest)
+            return await self._manager.answer(command.ask, answer, digest=command.digest)
         except AlreadyAnswered as error:
             won = error.record.answer
             if won is not None and replace(won, tool="") == replace(answer, tool=""):

@@ -104,7 +104,7 @@ class HubLink:
         """Until it is cancelled. Raises KeyRefused, BusError."""
         await self._outbox.load()
         await self._inbox.load()
-        await self._executor.router.rules.forget_joined(but=self._url)
+        await self._executor.manager.rules.forget_joined(but=self._url)
         inbox = asyncio.create_task(self._inbox.run(self._executor, self._outbox.done))
         dialing = asyncio.create_task(self._keep_dialing())
         trimming = asyncio.create_task(self._keep_trimming())

@@ -70,7 +70,7 @@ class LinkConnection:
         if self._inbox.position.log != self._welcome.epoch:
             await self._inbox.move(InboxPosition(log=self._welcome.epoch))
         if "rules" in self._welcome.limits:  # this hub will not say when one is revoked
-            await self._executor.router.rules.forget_joined()
+            await self._executor.manager.rules.forget_joined()
         works: list[Coroutine[Any, Any, None]] = [
             self._listen(receive),
             self._send_records(),
@@ -103,7 +103,7 @@ class LinkConnection:
                     for item in orders:
                         await self._commands.put(item)
                 case p.LinkRules(revision=revision, rules=rules):
-                    await self._executor.router.rules.keep_joined(self._hub, tuple(map(self._timed_rule, rules)))
+                    await self._executor.manager.rules.keep_joined(self._hub, tuple(map(self._timed_rule, rules)))
                     await self._send(p.RulesKept(revision=revision))
                 case p.Heard(ids=ids):
                     await self._outbox.heard(ids)
@@ -176,7 +176,7 @@ class LinkConnection:
         """Whether the session is ours; the hub learns of it before its events."""
         if session in self._known[SESSIONS]:
             return True
-        if not self._executor.router.owns(session):
+        if not self._executor.manager.owns(session):
             return False
         entry = await self._bus.table(SESSIONS).get(session)
         if entry is not None:
@@ -213,7 +213,7 @@ class LinkConnection:
         if value is None:
             if revisions.pop(key, None) is not None:
                 await self._send(p.LinkState(table=table, key=key))
-        elif self._executor.router.owns(_session(table, key, value)):
+        elif self._executor.manager.owns(_session(table, key, value)):
             revisions[key] = revision
             await self._send(p.LinkState(table=table, key=key, value=msgspec.Raw(value)))
 

@@ -16,11 +16,11 @@ from .records import SessionRecord
 HINT = "Name the session with --session."
 
 
-def caller(router: SessionManager, mark: str, cwd: str, claimed: str = "") -> str:
+def caller(manager: SessionManager, mark: str, cwd: str, claimed: str = "") -> str:
     """The session's id. Raises UsageError rather than to guess: who it is decides what it may spend."""
     if mark not in spawn.live():
         raise UsageError("the command does not come from an agent of this node", field="mark")
-    working = _possible(router, mark)
+    working = _possible(manager, mark)
     if claimed:
         if any(record.id == claimed for record in working):
             return claimed
@@ -35,21 +35,21 @@ def caller(router: SessionManager, mark: str, cwd: str, claimed: str = "") -> st
     return found[0].id
 
 
-def _possible(router: SessionManager, mark: str) -> list[SessionRecord]:
+def _possible(manager: SessionManager, mark: str) -> list[SessionRecord]:
     """Sessions at work whose agent it may be: the one it was started for, and those of the same kind that have no
     process of their own, for they may share it."""
-    marks = {id: _marks(router, id) for id in router.runners}
-    starter = next((router.runners[id].record.agent for id, own in marks.items() if mark in own), None)
+    marks = {id: _marks(manager, id) for id in manager.runners}
+    starter = next((manager.runners[id].record.agent for id, own in marks.items() if mark in own), None)
 
     def may_be(record: SessionRecord) -> bool:
         own = marks.get(record.id, set())
         return mark in own or (not own and starter in (None, record.agent))
 
-    driven = (record for record in router.sessions(archived=True) if record.kind == "driven")
-    return [record for record in driven if router.prompts.running(record.id) is not None and may_be(record)]
+    driven = (record for record in manager.sessions(archived=True) if record.kind == "driven")
+    return [record for record in driven if manager.prompts.running(record.id) is not None and may_be(record)]
 
 
-def _marks(router: SessionManager, id: str) -> set[str]:
-    runner = router.runners[id]
+def _marks(manager: SessionManager, id: str) -> set[str]:
+    runner = manager.runners[id]
     session = runner.session if isinstance(runner, PromptRunner) else None
     return set() if session is None else {*session.marks} & spawn.live().keys()

@@ -3,8 +3,8 @@
 received → queued → running → done / failed / indeterminate, or cancelled before it ran. The client's id makes sending
 twice harmless. A prompt that may have run is never run again by itself.
 
-The router that owns a session is the only one that changes its prompts, so what waits is also held in memory; the
-table is the truth after a crash. Finished ones are kept for a while and then forgotten.
+The session manager that owns a session is the only one that changes its prompts, so what waits is also held in memory;
+the table is the truth after a crash. Finished ones are kept for a while and then forgotten.
 """
 
 import asyncio

@@ -11,14 +11,14 @@ from ..node.node_identity import NodeIdentity
 from ..sessions.manager import SessionManager
 
 LOCAL = NodeIdentity(id="local", name="here")
-"""Of a router that was not told whose sessions it has."""
+"""Of a session manager that was not told whose sessions it has."""
 
 
 @asynccontextmanager
-async def hub_around(router: SessionManager, bus: Bus, config: Config) -> AsyncGenerator[Hub, None]:
-    """The router is entered by its owner; the configuration's environment names a state directory (TIELINE_HOME)."""
+async def hub_around(manager: SessionManager, bus: Bus, config: Config) -> AsyncGenerator[Hub, None]:
+    """The manager is entered by its owner; the configuration's environment names a state directory (TIELINE_HOME)."""
     async with (
-        CommandExecutor(router, bus, config, identity=LOCAL) as executor,
+        CommandExecutor(manager, bus, config, identity=LOCAL) as executor,
         Hub(bus, config, env=config.environ, local=executor) as hub,
     ):
         yield hub

@@ -1,4 +1,4 @@
-"""Any hub tells any node: its own by a call, others by orders that whoever has the link sends."""
+"""Any hub tells any node: its own by a call, others by commands that whoever has the link sends."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -49,16 +49,16 @@ async def hub(tmp_path: Path) -> AsyncGenerator[Running]:
 
 
 async def test_its_own_node_is_a_call(hub: Running) -> None:
-    switch = hub.hub.dispatcher
-    assert (await hub.hub.nodes.get(switch.local)).local
+    dispatcher = hub.hub.dispatcher
+    assert (await hub.hub.nodes.get(dispatcher.local)).local
     create = c.CreateSession(session="s", agent="scripted", cwd=hub.cwd, policy=FULL)
-    made = await switch.dispatch(switch.local, create, by="me", id="create")
+    made = await dispatcher.dispatch(dispatcher.local, create, by="me", id="create")
     assert isinstance(made, Result) and made.refusal is None
     await until(lambda: shown(hub, "create", "applied"), "it is not shown as applied")
     with pytest.raises(UsageError) as refused:
-        await switch.dispatch(switch.local, c.CloseSession(session="none"), by="me", id="close")
+        await dispatcher.dispatch(dispatcher.local, c.CloseSession(session="none"), by="me", id="close")
     with pytest.raises(CommandRefused) as again:  # what it was refused for is remembered, the error itself is not
-        await switch.dispatch(switch.local, c.CloseSession(session="none"), by="me", id="close")
+        await dispatcher.dispatch(dispatcher.local, c.CloseSession(session="none"), by="me", id="close")
     assert problem_from_error(again.value) == problem_from_error(refused.value)
     await until(lambda: shown(hub, "close", "refused"), "it is not shown as refused")
     assert await hub.hub.bus.last("commands.>") == 0
@@ -70,21 +70,21 @@ async def shown(hub: Running, id: str, state: str) -> bool:
 
 
 async def test_refused_before_it_is_sent(hub: Running) -> None:
-    switch, nodes = hub.hub.dispatcher, hub.hub.nodes
+    dispatcher, nodes = hub.hub.dispatcher, hub.hub.nodes
     with pytest.raises(UnknownNode):
-        await switch.dispatch("nobody", c.ListSessions(), by="me")
+        await dispatcher.dispatch("nobody", c.ListSessions(), by="me")
     await nodes.register(NodeView(id="old", limits=("diff",)))
     with pytest.raises(Unsupported):
-        await switch.dispatch("old", c.GetDiff(session="s"), by="me")
+        await dispatcher.dispatch("old", c.GetDiff(session="s"), by="me")
     await nodes.change("old", online=False)
     with pytest.raises(NodeOffline):
-        await switch.dispatch("old", c.ListSessions(), by="me")
+        await dispatcher.dispatch("old", c.ListSessions(), by="me")
     for id in ("a.b", "a b", "*", "x" * 200):
         with pytest.raises(UsageError):
-            await switch.dispatch("old", c.AbortSession(session="s"), by="me", id=id)
-    switch.queue._waiting["old"] = MAX_WAITING  # pyright: ignore[reportPrivateUsage]
+            await dispatcher.dispatch("old", c.AbortSession(session="s"), by="me", id=id)
+    dispatcher.queue._waiting["old"] = MAX_WAITING  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(UsageError, match="wait for the node already"):
-        await switch.dispatch("old", c.AbortSession(session="s"), by="me")
+        await dispatcher.dispatch("old", c.AbortSession(session="s"), by="me")
     assert set(REQUIRED_CAPABILITIES.values()) <= set(CAPABILITIES)
 
 
@@ -110,17 +110,17 @@ OUTCOMES = {
 async def test_an_outcome_that_comes_late_is_shown(hub: Running, case: str) -> None:
     command, said, done = OUTCOMES[case]
     presence = await hub.hub.nodes.register(NodeView(id="n1", name="afar"))
-    switch = hub.hub.dispatcher
-    told = await switch.dispatch("n1", command, by="me", id="late", wait_s=0.05)
+    dispatcher = hub.hub.dispatcher
+    told = await dispatcher.dispatch("n1", command, by="me", id="late", wait_s=0.05)
     assert isinstance(told, CommandView) and (told.state, told.outcome) == ("sent", None)
-    await switch.handle_result(Result(id="late", value=msgspec.Raw(msgspec.json.encode(said))), "n1")
-    view = await switch.queue.get("late")
+    await dispatcher.handle_result(Result(id="late", value=msgspec.Raw(msgspec.json.encode(said))), "n1")
+    view = await dispatcher.queue.get("late")
     assert view is not None and view.state == "applied"
     assert (view.outcome.done if view.outcome else None) == done
     await presence.leave()
 
 
-async def test_what_another_node_says_about_an_order_is_not_believed(hub: Running) -> None:
+async def test_what_another_node_says_about_a_command_is_not_believed(hub: Running) -> None:
     await hub.hub.nodes.register(NodeView(id="n1"))
     told = await hub.hub.dispatcher.dispatch("n1", c.AbortSession(session="s"), by="me", id="mine", wait_s=0)
     assert isinstance(told, CommandView)
@@ -130,17 +130,17 @@ async def test_what_another_node_says_about_an_order_is_not_believed(hub: Runnin
     assert await shown(hub, "mine", "applied")
 
 
-async def test_an_order_of_another_version_is_refused_and_stops_nobody(hub: Running) -> None:
+async def test_a_command_of_another_version_is_refused_and_stops_nobody(hub: Running) -> None:
     """As a newer hub on the same bus would send it."""
-    bus, switch = hub.hub.bus, hub.hub.dispatcher
-    await switch.queue.send(switch.local, CommandEnvelope(id="new", command=c.Unknown(said="something_newer")))
+    bus, dispatcher = hub.hub.bus, hub.hub.dispatcher
+    await dispatcher.queue.send(dispatcher.local, CommandEnvelope(id="new", command=c.Unknown(said="something_newer")))
     strange = b'{"id":"raw","command":{"name":"something_newer","field":[1]},"by":"me"}'
-    await bus.publish(f"commands.{switch.local}", strange)
+    await bus.publish(f"commands.{dispatcher.local}", strange)
     create = c.CreateSession(session="s", agent="scripted", cwd=hub.cwd, policy=FULL)
-    await switch.queue.send(switch.local, CommandEnvelope(id="known", command=create))
+    await dispatcher.queue.send(dispatcher.local, CommandEnvelope(id="known", command=create))
     await until(lambda: shown(hub, "known", "applied"), "it hears no more")
     await until(lambda: shown(hub, "new", "refused"), "it is not refused")
-    view = await switch.queue.get("new")
+    view = await dispatcher.queue.get("new")
     assert view is not None and "something_newer" in view.problem
     read = decode_envelope(strange)
     assert (read.id, read.by, read.command) == ("raw", "me", c.Unknown(said="something_newer"))

@@ -199,10 +199,10 @@ async def test_a_frame_that_is_too_large(hub: Running) -> None:
 async def test_claims_about_others_have_no_effect(hub: Running) -> None:
     """A node that was broken into: it can lie about itself alone."""
     made = await hub.session(title="theirs")
-    order = await hub.hub.dispatcher.dispatch(
+    result = await hub.hub.dispatcher.dispatch(
         hub.hub.dispatcher.local, c.AbortSession(session=made["id"]), by="me", id="o1"
     )
-    assert isinstance(order, Result)
+    assert isinstance(result, Result)
     before = await hub.hub.bus.table("sessions").get(made["id"])
     async with dialled(hub) as socket:
         await welcomed(socket)

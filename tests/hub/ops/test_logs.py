@@ -135,7 +135,7 @@ async def test_a_whole_visit_leaves_no_secret_in_the_log(tmp_path: Path) -> None
             session = (await hub.session(title="the private title"))["id"]
             path = f"/api/v1/sessions/{session}/prompts"
             await hub.client.post(path, json={"text": "the very private prompt"})
-            async for entry in hub.router.events(session):
+            async for entry in hub.manager.events(session):
                 if entry.event.type == "done":
                     break
             await hub.client.get("/api/v1/sessions", params={"q": "private search"})

@@ -37,7 +37,7 @@ async def test_the_numbers_are_there_and_right(hub: Running) -> None:
     await hub.client.post(f"/api/v1/sessions/{session}/abort")
     await eventually(lambda: not hub.hub.state.asks, "the ask stays", timeout=30)
     ended = 0
-    async for entry in hub.router.events(session):
+    async for entry in hub.manager.events(session):
         if entry.event.type == "done":
             ended = entry.seq
             break

@@ -34,8 +34,8 @@ class Agent:
         """A new session whose agent does this."""
         self.rig.play(list(steps), [Say("done")])
         options = {name: value for name, value in self.rig.options.items() if name != "env"}
-        record = await self.hub.router.create("real", cwd=self.hub.cwd, policy=policy or Policy(), **options)
-        await self.hub.router.prompt(record.id, "go")
+        record = await self.hub.manager.create("real", cwd=self.hub.cwd, policy=policy or Policy(), **options)
+        await self.hub.manager.prompt(record.id, "go")
         return record.id
 
 
@@ -52,7 +52,7 @@ async def test_a_command_by_its_first_words(name: str, tmp_path: Path) -> None:
     async with real_agent(name, tmp_path.resolve()) as agent:
         hub = agent.hub
         first = await agent.asks(Run("echo unit one"))
-        ask = await pending(hub.router, first)
+        ask = await pending(hub.manager, first)
         choices = (await hub.client.get(f"/api/v1/asks/{ask}/rule-choices")).json()
         (rule,) = (choice["rule"] for choice in choices if choice["rule"]["pattern"] == "echo unit")
         assert (await hub.client.post("/api/v1/rules/preview", json=rule)).json()["matched"] == 1
@@ -77,7 +77,7 @@ async def test_an_edit_by_its_path(name: str, tmp_path: Path) -> None:
         hub, place = agent.hub, Path(agent.hub.cwd)
         (place / "src").mkdir()
         first = await agent.asks(Write(str(place / "src/a.txt"), "one\n"))
-        ask = await pending(hub.router, first)
+        ask = await pending(hub.manager, first)
         choices = (await hub.client.get(f"/api/v1/asks/{ask}/rule-choices")).json()
         (rule,) = (choice["rule"] for choice in choices if choice["rule"]["pattern"] == f"{place}/src/")
         await add(hub, **rule)

@@ -98,7 +98,7 @@ async def test_a_stranger_who_is_refused_a_thousand_times_is_two_lines(tmp_path:
         assert [one.who for one in await audit.read(kind="decision")] == ["owner"]
 
 
-async def test_refusals_at_the_door_are_told(shared: Running) -> None:
+async def test_refusals_by_the_middleware_are_told(shared: Running) -> None:
     async with caller(shared.url, "tl_wrong") as stranger:
         for _ in range(5):
             assert (await stranger.get("/api/v1/sessions")).status_code == 401

@@ -19,7 +19,7 @@ def keyed(key: str) -> dict[str, str]:
     return {"Idempotency-Key": key}
 
 
-async def test_the_same_key_is_the_same_deed(hub: Running) -> None:
+async def test_the_same_key_is_carried_out_once(hub: Running) -> None:
     body = {"agent": "scripted", "cwd": hub.cwd, "policy": "full"}
     first = await hub.client.post("/api/v1/sessions", json=body, headers=keyed("one"))
     again = await hub.client.post("/api/v1/sessions", json=body, headers=keyed("one"))

@@ -64,9 +64,9 @@ async def sender_of(request: Request, new: NewMessage | NewAsk) -> str:
     if peer is not None and peer.mark is not None:
         if hub.local is None:
             raise RequestRefused("Forbidden", "an agent of another hub or node may not send messages here")
-        session = caller(hub.local.router, peer.mark, peer.cwd, session)
+        session = caller(hub.local.manager, peer.mark, peer.cwd, session)
     elif new.mark and hub.local is not None:
-        session = caller(hub.local.router, new.mark, new.cwd, session)
+        session = caller(hub.local.manager, new.mark, new.cwd, session)
     return address(f"relay.agent.{(await get_session(hub, session)).id}") if session else OWNER
 
 
@@ -88,7 +88,7 @@ def message_of(request: Request, sender: str) -> str:
     session's log, may learn of its turn later than the agent sends something in it."""
     prefix, _, session = sender.rpartition(".")
     local = request.hub.local
-    running = local.router.prompts.running(session) if local is not None and prefix == "relay.agent" else None
+    running = local.manager.prompts.running(session) if local is not None and prefix == "relay.agent" else None
     return running.id if running is not None else ""
 
 

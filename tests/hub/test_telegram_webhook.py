@@ -1,4 +1,4 @@
-"""Telegram at the hub's door: it starts behind, and nothing gets in however it is tried."""
+"""Telegram's webhook at the hub: it starts behind, and nothing gets in however it is tried."""
 
 import asyncio
 import importlib
