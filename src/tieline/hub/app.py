@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from ..errors import TielineError
 from ..protocol.problems import MEDIA_TYPE, Problem
 from .http.problems import (
+    INTERNAL_ERROR,
     RequestRefused,
     encode_problem,
     http_problem,
@@ -97,16 +98,17 @@ class PathEndpoint:
         except TielineError as error:
             request.context.problem = error.message
             retry_s = error.retry_s if isinstance(error, RequestRefused) else 0.0
-            return _problem_response(problem_from_error(error, request.id), retry_s)
+            return _problem_response(problem_from_error(error, request.context.id), retry_s)
         except Exception as error:
-            self._hub.log.error("failed", path=request.scope["path"], id=request.id, exc_info=error)
-            return _problem_response(http_problem(500, "internal error; the log of the hub has it", request.id))
+            self._hub.log.error("failed", path=request.scope["path"], id=request.context.id, exc_info=error)
+            return _problem_response(http_problem(500, INTERNAL_ERROR, request.context.id))
 
     def _other_method(self, request: Request) -> Response:
         allow = {"allow": ", ".join(sorted({*self._operations, "OPTIONS"}))}
         if request.method == "OPTIONS":
             return Response(status_code=204, headers=allow)
-        return Response(encode_problem(http_problem(405, "method not allowed", request.id)), 405, allow, MEDIA_TYPE)
+        problem = http_problem(405, "method not allowed", request.context.id)
+        return Response(encode_problem(problem), problem.status, allow, MEDIA_TYPE)
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

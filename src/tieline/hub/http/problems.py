@@ -54,6 +54,7 @@ STATUS: dict[str, int] = {
     "TielineError": 500,
 }
 """By the error's name, else by those it descends from."""
+INTERNAL_ERROR = "internal error; the hub's log has the details"
 
 
 class RequestRefused(TielineError):

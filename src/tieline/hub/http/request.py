@@ -1,4 +1,4 @@
-"""The request that handlers get, and what they share: the caller, the parsed body and query, a JSON response."""
+"""The request that handlers get, and what they share: the parsed body and query, a JSON response."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,6 @@ import starlette.requests
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ...protocol.views import DeviceView
 from ...wire.json_lines import decode_line
 from .problems import RequestRefused
 from .request_context import context_of
@@ -29,7 +28,7 @@ _NAMED = re.compile(r"(?:unknown|required) field `([^`]+)`")
 
 
 class Request(starlette.requests.Request):
-    """Starlette's request, with the hub that it came to and the id that its log lines carry."""
+    """Starlette's request, with the hub that it came to and what that has found out about it."""
 
     @property
     def hub(self) -> "Hub":
@@ -40,10 +39,6 @@ class Request(starlette.requests.Request):
         self.context = context_of(scope)
         self._body = self.context.body  # the middleware has read it
 
-    @property
-    def id(self) -> str:
-        return self.context.id
-
 
 NO_CONTENT = Response(status_code=204)
 
@@ -52,24 +47,6 @@ def json_response(value: object, status_code: int = 200, headers: Mapping[str, s
     """JSON of a value by msgspec; bytes are JSON already."""
     content = value if isinstance(value, bytes) else msgspec.json.encode(value)
     return Response(content, status_code, headers, JSON)
-
-
-def device_of(request: Request) -> DeviceView:
-    """The calling device. Every route that is not public has one."""
-    if (device := request.context.device) is None:
-        raise RequestRefused("Unauthenticated", "missing or invalid credentials")
-    return device
-
-
-def via_of(request: Request) -> str:
-    """From where: the process that came by the owner's socket, or the kind of device."""
-    peer = request.context.peer
-    return peer.via if peer is not None else device_of(request).kind
-
-
-def idempotency_id(request: Request) -> str:
-    """The id of what is to be done once, when the request has an Idempotency-Key; else empty."""
-    return request.context.command_id
 
 
 async def parse_body(request: Request, kind: type[T], *, empty: T | None = None) -> T:

@@ -88,7 +88,7 @@ class ResponseWriter:
     async def _drain_body(self, receive: Receive) -> None:
         """The answer is out. What is left of the body is thrown away for a while: a connection that is closed while
         its other side still speaks is reset, and the answer lost with it."""
-        headers = self._context.headers
+        headers = self._context.checked_headers
         if not ("length" in headers or "encoding" in headers) or headers.get("expect") or headers.get("length") == "0":
             return
         left, seconds = (LINGER, LINGER_S) if self._context.device else (STRANGER_LINGER, STRANGER_LINGER_S)

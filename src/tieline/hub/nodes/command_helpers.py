@@ -15,7 +15,7 @@ from ...protocol.commands import AnyCommand, Result
 from ...protocol.views import CommandView, NodeView
 from ...sessions.records import ASKS, SESSIONS, AskRecord, SessionRecord
 from ..http.problems import NotFound, RequestRefused
-from ..http.request import Request, device_of, idempotency_id, json_response
+from ..http.request import Request, json_response
 from ..hub import Hub
 from ..security.auth import actor_name
 
@@ -28,8 +28,8 @@ _ask = msgspec.json.Decoder(AskRecord).decode
 
 async def send_command(request: Request, node: str, command: AnyCommand, *, id: str = "") -> Result | CommandView:
     """Sends a command in the device's name. Raises what it is refused for."""
-    by = actor_name(device_of(request))
-    return await request.hub.dispatcher.dispatch(node, command, by=by, id=id or idempotency_id(request) or new_id())
+    by = actor_name(request.context.known_device)
+    return await request.hub.dispatcher.dispatch(node, command, by=by, id=id or request.context.command_id or new_id())
 
 
 def command_response(outcome: Result | CommandView, status: int = 200) -> Response:

@@ -19,9 +19,9 @@ from ...errors import BusError, UsageError
 from ...node.result_outbox import keeps_log
 from ...protocol import PROTOCOL
 from ...protocol import node_link as p
-from ...protocol.views import DeviceView, NodeView
+from ...protocol.views import NodeView
 from ...version import __version__
-from ..http.request_context import RequestContext, context_of
+from ..http.request_context import context_of
 from ..ops.logs import logger
 from . import handshake
 from .handshake import (
@@ -63,7 +63,7 @@ class Links:
         if (await receive())["type"] != "websocket.connect":
             return
         await send({"type": "websocket.accept"})
-        device = _device_of(context_of(scope))
+        device = context_of(scope).known_device
         work = asyncio.create_task(_Link(self._hub, self, scope, receive, send).run())
         self._open.setdefault(device.id, set()).add(work)
         if not self._hub.devices.knows(device.id):  # revoked after the middleware knew it
@@ -102,7 +102,7 @@ class _Link:
         self._hub = hub
         self._links = links
         self._context = context_of(scope)
-        self._device = _device_of(self._context)
+        self._device = self._context.known_device
         self._receive = receive
         self._send_frame = send
         self._log = logger("link").bind(device=self._device.id)
@@ -236,11 +236,6 @@ class _Link:
                 await self._send_frame({"type": "websocket.send", "bytes": p.encode(frame)})
         except (TimeoutError, OSError, RuntimeError):  # whichever way the server says that nobody is there
             raise ConnectionGone from None
-
-
-def _device_of(context: RequestContext) -> DeviceView:
-    assert context.device is not None, "the middleware lets nodes in only"
-    return context.device
 
 
 async def _wait_replaced(replaced: asyncio.Event, node: str) -> None:

@@ -13,7 +13,7 @@ from ...protocol.request_bodies import Claim, Pairing
 from ...protocol.views import DeviceView
 from ...version import __version__
 from ..http.problems import RequestRefused
-from ..http.request import NO_CONTENT, Request, device_of, json_response, parse_body
+from ..http.request import NO_CONTENT, Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..phone.qr_code import qr_code
@@ -30,7 +30,7 @@ MAX_NAME = 64
 @get("/api/v1/me", tags=TAGS, spec=RouteSpec(response=Me))
 async def me(request: Request) -> Response:
     """The device that makes the request."""
-    return json_response(_me(request, device_of(request)))
+    return json_response(_me(request, request.context.known_device))
 
 
 @post(
@@ -51,7 +51,7 @@ async def login(request: Request) -> Response:
 @post("/api/v1/logout", tags=TAGS, spec=RouteSpec(status=204, problems=("Conflict",)))
 async def logout(request: Request) -> Response:
     """Revoke the key of this device."""
-    await revoke_device(request, device_of(request).id)
+    await revoke_device(request, request.context.known_device.id)
     return NO_CONTENT
 
 
@@ -62,7 +62,7 @@ async def logout(request: Request) -> Response:
 )
 async def offer(request: Request) -> Response:
     """Make a secret that lets one device in, once, within ten minutes."""
-    hub, device = request.hub, device_of(request)
+    hub, device = request.hub, request.context.known_device
     pairing = await parse_body(request, Pairing, empty=Pairing())
     if wait := hub.pairing_limiter.take(device.id):
         raise RequestRefused("TooManyRequests", "too many pairing secrets", hint="Retry later.", retry_s=wait)
@@ -104,7 +104,7 @@ async def pair(request: Request) -> Response:
 @get("/api/v1/devices", tags=TAGS, spec=RouteSpec(response=list[DeviceView]))
 async def devices(request: Request) -> Response:
     """All devices that may use the hub, this machine's owner first."""
-    hub, own = request.hub, device_of(request).id
+    hub, own = request.hub, request.context.known_device.id
     found = [hub.auth.owner(), *hub.devices.list()]
     return json_response([replace(device, current=device.id == own) for device in found])
 
@@ -117,7 +117,7 @@ async def revoke(request: Request, id: str, let_in: bool = False) -> Response:
     others = request.hub.devices.paired_by(id) if let_in else ()
     await revoke_device(request, id)
     for one in others:
-        if one != device_of(request).id:
+        if one != request.context.known_device.id:
             await revoke_device(request, one)
     return NO_CONTENT
 
@@ -129,7 +129,7 @@ async def revoke_device(request: Request, id: str) -> None:
         raise RequestRefused("Conflict", "the owner of this machine cannot be revoked", field="id")
     name = next((actor_name(one) for one in hub.devices.list() if one.id == id), id)
     await hub.devices.revoke(id)
-    hub.audit.record("revoke", actor_name(device_of(request)), request.context.via, device=name)
+    hub.audit.record("revoke", actor_name(request.context.known_device), request.context.via, device=name)
 
 
 def routes(hub: "Hub") -> list[Any]:

@@ -13,8 +13,8 @@ from ...protocol.request_bodies import Decision
 from ...protocol.views import CommandView
 from ...sessions.records import ASKS, AskRecord
 from ..http.problems import NotFound, RequestRefused
-from ..http.request import Request, device_of, idempotency_id, json_response, parse_body, via_of
-from ..http.request_context import context_of
+from ..http.request import Request, json_response, parse_body
+from ..http.request_context import RequestContext
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..nodes.command_helpers import ACCEPTED, actor_name, get_ask, node_of_session, send_command
@@ -53,7 +53,7 @@ async def decide(request: Request, ask: str) -> Response:
     record = await get_ask(hub, ask)
     node = await node_of_session(hub, record.session)
     _check_person(request, record.session, node)
-    by = actor_name(device_of(request))
+    by = actor_name(request.context.known_device)
     said = Answer(
         ask=ask,
         decision=decision.decision,
@@ -61,13 +61,13 @@ async def decide(request: Request, ask: str) -> Response:
         reason=decision.reason,
         answers=decision.answers,
         remember=decision.remember,
-        via=via_of(request),
+        via=_surface(request.context),
     )
     kind = ApprovePermission if decision.decision == "allow" else DenyPermission
     if record.ask.kind == "question":
         kind = AnswerQuestion
     command = kind(session=record.session, ask=ask, answer=said, digest=decision.digest)
-    id = idempotency_id(request) or new_id()
+    id = request.context.command_id or new_id()
     told = await send_command(request, node, command, id=id)
     if isinstance(told, CommandView):
         return json_response(told, ACCEPTED)
@@ -93,10 +93,15 @@ async def command(request: Request, id: str) -> Response:
     return json_response(found)
 
 
+def _surface(context: RequestContext) -> str:
+    """Where it is answered: the process that came by the owner's socket, or the kind of device."""
+    return context.peer.via if context.peer is not None else context.known_device.kind
+
+
 def _check_person(request: Request, session: str, node: str) -> None:
     """An agent in a person's terminal runs as that person. What it starts is known by its descent; what it has detached
     from itself has no terminal. Neither may decide for it."""
-    hub, peer = request.hub, context_of(request.scope).peer
+    hub, peer = request.hub, request.context.peer
     kept = hub.state.sessions.get(session)
     if peer is None or kept is None or kept.kind != "attached" or node != hub.dispatcher.local:
         return

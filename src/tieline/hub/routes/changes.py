@@ -24,7 +24,7 @@ from ...protocol.commands import (
 from ...protocol.views import CommandView
 from ...sessions.git_actions import ChangeOutcome, WorkingTree
 from ...sessions.session_files import WorkFile
-from ..http.request import Request, device_of, parse_body
+from ..http.request import Request, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..nodes.command_helpers import command_response, node_of_session, send_command
@@ -115,7 +115,7 @@ async def _change(request: Request, command: AnyCommand) -> Response:
     told = await send_command(request, await node_of_session(hub, session), command)
     outcome = None if isinstance(told, CommandView) else _outcome(told.value)
     if outcome is None or outcome.plan is None:
-        who, via = actor_name(device_of(request)), request.context.via
+        who, via = actor_name(request.context.known_device), request.context.via
         done = outcome.done if outcome else "not answered yet"
         hub.audit.record("changes", who, via, session=session, command=command.name, done=done)
     return command_response(told)

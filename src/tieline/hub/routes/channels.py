@@ -13,7 +13,7 @@ from ...relay.delivery.endpoint_queue import EndpointQueueView
 from ...relay.plugins.channel_reports import ChannelReport
 from ...relay.plugins.reload import ChannelSet
 from ..http.problems import NotFound, RequestRefused
-from ..http.request import Request, device_of, json_response, parse_body
+from ..http.request import Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..security.auth import actor_name
@@ -50,7 +50,7 @@ async def reload(request: Request) -> Response:
     wanted = await parse_body(request, ChannelReload, empty=ChannelReload())
     changes = await channels_of(request).reload(trust=wanted.trust)
     for words in changes.trusted:
-        request.hub.audit.record("code", actor_name(device_of(request)), request.context.via, trusted=words)
+        request.hub.audit.record("code", actor_name(request.context.known_device), request.context.via, trusted=words)
     return json_response(ReloadView(**asdict(changes), channels=tuple(_views(request))))
 
 

@@ -13,7 +13,7 @@ from ...mesh.plugin_reach import PluginLink, PluginReach
 from ...protocol.harness_plugins import PluginEvents, PluginHandedOver, PluginReport, PluginWelcome
 from ...protocol.views import DeviceView
 from ..http.problems import RequestRefused
-from ..http.request import NO_CONTENT, Request, device_of, parse_body
+from ..http.request import NO_CONTENT, Request, parse_body
 from ..http.request_context import context_of
 from ..http.route_spec import RouteSpec
 from ..http.routing import asgi, post
@@ -34,7 +34,7 @@ SPEC = RouteSpec(body=PluginReport, status=204, problems=("NotFound", "Forbidden
 @post(f"{HARNESS_PLUGINS}/{{harness}}/sessions", tags=["mesh"], spec=SPEC)
 async def report_sessions(request: Request, harness: str) -> Response:
     """Report the sessions of a harness. Its plugin does it."""
-    reach = _reach(request.hub, device_of(request), harness)
+    reach = _reach(request.hub, request.context.known_device, harness)
     if not reach.report(await parse_body(request, PluginReport)):
         raise RequestRefused("NotFound", "this link does not exist or has ended", field="link", hint="Reconnect.")
     return NO_CONTENT
@@ -47,7 +47,7 @@ async def report_sessions(request: Request, harness: str) -> Response:
 )
 async def handed_over(request: Request, harness: str) -> Response:
     """Say what became of a text for a session. The plugin of its harness does it."""
-    reach = _reach(request.hub, device_of(request), harness)
+    reach = _reach(request.hub, request.context.known_device, harness)
     if not reach.handed_over(await parse_body(request, PluginHandedOver)):
         raise RequestRefused("NotFound", "no such pending delivery", field="text")
     return NO_CONTENT
@@ -60,7 +60,7 @@ async def handed_over(request: Request, harness: str) -> Response:
 )
 async def tell_events(request: Request, harness: str) -> Response:
     """Tell what happened in a session that the hub follows. The plugin of its harness does it."""
-    reach = _reach(request.hub, device_of(request), harness)
+    reach = _reach(request.hub, request.context.known_device, harness)
     # Many plugins tell their histories when a hub starts; what is said just now is small, and waits for none of them.
     small = 0 < int(request.headers.get("content-length", "0")) < LARGE
     async with nullcontext() if small else reach.reading:
@@ -115,11 +115,9 @@ def routes(hub: "Hub") -> list[Any]:
     async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "GET":
             raise RequestRefused("UsageError", "method not allowed", field="method", hint="Use GET.")
-        device = context_of(scope).device
-        if device is None:
-            raise RequestRefused("Unauthenticated", "missing or invalid credentials")
-        reach = _reach(hub, device, QueryParams(scope["query_string"]).get("harness", ""))
-        peer = context_of(scope).peer
+        context = context_of(scope)
+        reach = _reach(hub, context.known_device, QueryParams(scope["query_string"]).get("harness", ""))
+        peer = context.peer
         await stream_commands(reach, peer.pid if peer is not None else 0, receive, send)
 
     return [stream, report_sessions, handed_over, tell_events]

@@ -16,10 +16,9 @@ from starlette.types import Receive, Scope, Send
 from ...mesh.mcp_caller import MAX_WORD, McpRequest
 from ...mesh.mcp_endpoint import McpEndpoint
 from ...mesh.records import Caller
-from ...protocol.views import DeviceView
 from ..http.problems import RequestRefused
 from ..http.request import NO_CONTENT, Request, parse_body
-from ..http.request_context import RequestContext, context_of
+from ..http.request_context import context_of
 from ..http.route_spec import RouteSpec
 from ..http.routing import asgi, post
 from ..security.access_rules import MCP, MCP_DELIVERED
@@ -56,7 +55,7 @@ def mcp_request(
 ) -> McpRequest:
     """Who calls, as the connection and the bridge's headers tell."""
     context = context_of(scope)
-    device = _device(context)
+    device = context.known_device
     headers = Headers(scope=scope)
     mcp_session = headers.get("mcp-session-id", "")[:MAX_WORD]
     bridge = _word(headers, "x-tieline-bridge")
@@ -88,12 +87,6 @@ def mcp_request(
     )
 
 
-def _device(context: RequestContext) -> DeviceView:
-    if context.device is None:
-        raise RequestRefused("Unauthenticated", "missing or invalid credentials")
-    return context.device
-
-
 def _digest(secret: str) -> str:
     """Others see which session a member has, and with the secret itself could go on with it."""
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()[:32]
@@ -123,7 +116,7 @@ async def _handle(hub: "Hub", scope: Scope, receive: Receive, send: Send) -> Non
         raise RequestRefused("Forbidden", "the hub cannot tell which session this agent belongs to")
     if hub.relay is None or not hub.relay.active:
         raise RequestRefused("RelayStandby", "the relay of this hub is not active yet", retry_s=1.0)
-    device = _device(context)
+    device = context.known_device
     limit = asyncio.timeout(None)
 
     def drop(id: str) -> None:

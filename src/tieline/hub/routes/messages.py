@@ -24,7 +24,7 @@ from ...protocol.messages import (
 from ...relay import Relay
 from ...sessions.caller_session import caller
 from ..http.problems import RequestRefused
-from ..http.request import Request, idempotency_id, json_response, parse_body
+from ..http.request import Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..nodes.command_helpers import get_session
@@ -117,7 +117,7 @@ async def send(request: Request) -> Response:
         in_reply_to=new.in_reply_to,
         thread=new.thread,
         limits=new.limits,
-        key=new.key or idempotency_id(request),
+        key=new.key or request.context.command_id,
         within=message_of(request, sender) or new.within,
     )
     return json_response(view_of(await relay.message(receipt.id)), 201)
@@ -141,7 +141,7 @@ async def ask(request: Request) -> Response:
             sender=sender,
             timeout=timeout,
             limits=new.limits,
-            key=new.key or idempotency_id(request),
+            key=new.key or request.context.command_id,
             within=message_of(request, sender) or new.within,
         )
     except Unanswered as error:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from ...protocol.phone import PhoneSetup, PhoneStatus, PhoneWay, PhoneWayName
 from ..http.problems import RequestRefused
-from ..http.request import NO_CONTENT, Request, device_of, json_response, parse_body
+from ..http.request import NO_CONTENT, Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..phone.qr_code import qr_code
@@ -64,7 +64,7 @@ def _with_code(status: PhoneStatus) -> PhoneStatus:
 
 
 def _audit(request: Request, step: str) -> None:
-    request.hub.audit.record("phone", actor_name(device_of(request)), request.context.via, step=step)
+    request.hub.audit.record("phone", actor_name(request.context.known_device), request.context.via, step=step)
 
 
 def _phone(request: Request) -> "PhoneAccess":

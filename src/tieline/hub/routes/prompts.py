@@ -15,7 +15,7 @@ from ...sessions.prompt_queue import prompt_key
 from ...sessions.records import PROMPTS, RETRIABLE, PromptRecord
 from ...sessions.session_files import WorkFile, shown_file
 from ..http.problems import NotFound
-from ..http.request import Request, idempotency_id, json_response, parse_body
+from ..http.request import Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, patch, post
 from ..nodes.command_helpers import (
@@ -68,7 +68,7 @@ async def send(request: Request, session: str) -> Response:
         return command_response(await send_command(request, node, Steer(session=session, text=new.text)))
     command = SendPrompt(
         session=session,
-        prompt=check_client_id("id", new.id) or idempotency_id(request) or new_id(),
+        prompt=check_client_id("id", new.id) or request.context.command_id or new_id(),
         text=new.text,
         attachments=new.attachments,
         timeout_s=new.timeout_s,

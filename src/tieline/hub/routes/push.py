@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from ...protocol.push import PushKey, PushTest, PushView
 from ...protocol.request_bodies import PushSubscription
-from ..http.request import NO_CONTENT, Request, device_of, json_response, parse_body
+from ..http.request import NO_CONTENT, Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..push import endpoint_check
@@ -27,7 +27,7 @@ async def key(request: Request) -> Response:
 @get("/api/v1/push/subscriptions", tags=TAGS, spec=RouteSpec(response=list[PushView]))
 async def subscriptions(request: Request) -> Response:
     """The subscriptions of this device."""
-    return json_response([_view(one) for one in request.hub.push.subscriptions.of(device_of(request).id)])
+    return json_response([_view(one) for one in request.hub.push.subscriptions.of(request.context.known_device.id)])
 
 
 @post(
@@ -40,7 +40,7 @@ async def subscribe(request: Request) -> Response:
     pushes = request.hub.push
     wanted = await parse_body(request, PushSubscription)
     await pushes.sender.key()  # refuses here when the library is missing
-    return json_response(_view(await pushes.subscriptions.add(device_of(request).id, wanted)), 201)
+    return json_response(_view(await pushes.subscriptions.add(request.context.known_device.id, wanted)), 201)
 
 
 @delete(
@@ -51,7 +51,7 @@ async def subscribe(request: Request) -> Response:
 async def unsubscribe(request: Request, subscription: str) -> Response:
     """Delete a subscription of this device."""
     found = request.hub.push.subscriptions
-    await found.remove(found.get(device_of(request).id, subscription))
+    await found.remove(found.get(request.context.known_device.id, subscription))
     return NO_CONTENT
 
 
@@ -60,7 +60,7 @@ async def test(request: Request) -> Response:
     """Send a test push to this device, now."""
     pushes = request.hub.push
     await pushes.sender.key()
-    results = await pushes.test(device_of(request).id)
+    results = await pushes.test(request.context.known_device.id)
     return json_response(
         PushTest(
             sent=sum(one.state == "sent" for one in results),

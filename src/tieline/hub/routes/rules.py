@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from ...protocol.rules import NewRule, RuleChoice, RulePreview, RuleView
-from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
+from ..http.request import Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..nodes.command_helpers import check_client_id, get_ask
@@ -31,7 +31,7 @@ async def add(request: Request) -> Response:
     It holds when this returns. It never allows what a session's policy denies."""
     new = await parse_body(request, NewRule)
     check_client_id("id", new.id)
-    made = await request.hub.rules.add(new, by=actor_name(device_of(request)), key=idempotency_id(request))
+    made = await request.hub.rules.add(new, by=actor_name(request.context.known_device), key=request.context.command_id)
     _audit(request, made, "made")
     return json_response(made, 201)
 
@@ -55,7 +55,7 @@ async def show(request: Request, rule: str) -> Response:
 )
 async def revoke(request: Request, rule: str) -> Response:
     """Revoke a rule. It stays on the list, with who revoked it and when."""
-    revoked = await request.hub.rules.revoke(rule, by=actor_name(device_of(request)))
+    revoked = await request.hub.rules.revoke(rule, by=actor_name(request.context.known_device))
     _audit(request, revoked, "revoked")
     return json_response(revoked)
 
@@ -67,7 +67,7 @@ async def choices(request: Request, ask: str) -> Response:
 
 
 def _audit(request: Request, rule: RuleView, done: str) -> None:
-    who, via = actor_name(device_of(request)), request.context.via
+    who, via = actor_name(request.context.known_device), request.context.via
     request.hub.audit.record("rule", who, via, done=done, rule=rule.id, says=rule.text, ask=rule.ask)
 
 

@@ -11,7 +11,7 @@ from ...policy import Policy
 from ...protocol.schedules import NewSchedule, ScheduleChange, ScheduleFields, ScheduleRun, ScheduleTimes, ScheduleView
 from ...schedules.manager import ScheduleManager
 from ..http.problems import RequestRefused
-from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
+from ..http.request import Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, patch, post
 from ..nodes.command_helpers import check_client_id, check_cwd, check_worktrees, choose_node, chosen_policy
@@ -63,8 +63,8 @@ async def add(request: Request) -> Response:
     if new.agent and names and new.agent not in names:
         hint = f"It has {', '.join(names)}."
         raise UsageError(f"{node.name or node.id} has no agent {new.agent!r}", field="agent", hint=hint)
-    by, policy = actor_name(device_of(request)), chosen_policy(hub, new.policy)
-    made = await schedules_of(request).add(new, policy=policy, node=node.id, by=by, key=idempotency_id(request))
+    by, policy = actor_name(request.context.known_device), chosen_policy(hub, new.policy)
+    made = await schedules_of(request).add(new, policy=policy, node=node.id, by=by, key=request.context.command_id)
     _audit(request, made, "added", policy)
     return json_response(made, 201)
 
@@ -117,8 +117,8 @@ async def remove(request: Request, schedule: str) -> Response:
 )
 async def run(request: Request, schedule: str) -> Response:
     """Run it now, also while it is paused. Its times stay as they are."""
-    by = actor_name(device_of(request))
-    key = idempotency_id(request) or new_id()
+    by = actor_name(request.context.known_device)
+    key = request.context.command_id or new_id()
     return json_response(await schedules_of(request).run_now(schedule, by=by, key=key), 201)
 
 
@@ -128,5 +128,5 @@ def routes(hub: "Hub") -> list[Any]:
 
 def _audit(request: Request, schedule: ScheduleView, done: str, policy: Policy | None = None) -> None:
     levels = {} if policy is None else {name: str(level) for name, level in to_builtins(policy).items()}
-    who, via = actor_name(device_of(request)), request.context.via
+    who, via = actor_name(request.context.known_device), request.context.via
     request.hub.audit.record("schedule", who, via, done=done, schedule=schedule.id, name=schedule.name, **levels)

@@ -25,7 +25,7 @@ from ...sessions.event_log import EventLog
 from ...sessions.records import SESSIONS, SessionRecord, SessionStatus, title_of
 from ...sessions.session_worktrees import default_branch
 from ...sessions.transcript import TranscriptItem, fold
-from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
+from ..http.request import Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, patch, post
 from ..nodes.command_helpers import (
@@ -109,7 +109,7 @@ async def create(request: Request) -> Response:
     node = await choose_node(hub, new.node)
     if new.worktree or new.branch:
         check_worktrees(node)
-    session = check_client_id("id", new.id) or idempotency_id(request)
+    session = check_client_id("id", new.id) or request.context.command_id
     branch = new.branch
     if new.worktree and session and not branch and not new.title:
         branch = default_branch(title_of(new.prompt), session)
@@ -161,7 +161,8 @@ async def change(request: Request, session: str) -> Response:
     done = await send_command(request, await node_of_session(hub, session), command)
     if command.policy is not None:
         levels = {name: str(level) for name, level in msgspec.to_builtins(command.policy).items()}
-        hub.audit.record("policy", actor_name(device_of(request)), request.context.via, session=session, **levels)
+        context = request.context
+        hub.audit.record("policy", actor_name(context.known_device), context.via, session=session, **levels)
     return command_response(done)
 
 

@@ -24,7 +24,7 @@ from ...protocol.teams import (
 from ...teams.team_file import check_text
 from ...teams.teams import Teams
 from ..http.problems import RequestRefused
-from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
+from ..http.request import Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..nodes.command_helpers import check_client_id
@@ -58,8 +58,8 @@ async def start(request: Request) -> Response:
     """Start a team on its task. The team is what its file says, with absolute directories."""
     new = await parse_body(request, NewTeam)
     check_client_id("id", new.id)
-    by = actor_name(device_of(request))
-    return json_response(await teams_of(request).start(new, by=by, key=idempotency_id(request)), 201)
+    by = actor_name(request.context.known_device)
+    return json_response(await teams_of(request).start(new, by=by, key=request.context.command_id), 201)
 
 
 @post("/api/v1/team-file", tags=TAGS, spec=RouteSpec(body=TeamFileText, response=CheckedTeamFile))
@@ -112,8 +112,8 @@ def _without_prompts(page: TeamEntries) -> TeamEntries:
 async def act(request: Request, team: str) -> Response:
     """Speak, hold, resume, reorder, drop, add or remove a member, change its policy, end."""
     action = await parse_body(request, cast("type[AnyTeamAction]", AnyTeamAction))
-    by = actor_name(device_of(request))
-    view = await teams_of(request).act(team, action, by=by, key=idempotency_id(request))
+    by = actor_name(request.context.known_device)
+    view = await teams_of(request).act(team, action, by=by, key=request.context.command_id)
     if isinstance(action, ChangePolicy):
         session = next((each.session for each in view.who if each.name.casefold() == action.member.casefold()), "")
         policy = preset(action.policy) if isinstance(action.policy, str) else action.policy

@@ -58,7 +58,7 @@ async def _take(request: Request, channel: str, busy: asyncio.Semaphore) -> Resp
             return json_response(WebhookAccepted(message=reply.message), reply.status)
     except HookRefused as error:
         hub.log.info("hook refused", channel=channel[:64], code=error.code)
-        return _refusal(error, request.id)
+        return _refusal(error, request.context.id)
 
 
 def _standby() -> HookRefused:

@@ -11,7 +11,7 @@ from ...protocol.commands import AnyCommand, DiscardWorktree, GetWorktree, Merge
 from ...protocol.views import CommandView
 from ...sessions.records import SESSIONS, SessionRecord
 from ...sessions.session_worktrees import WorktreeOutcome, WorktreeStatus
-from ..http.request import Request, device_of, json_response
+from ..http.request import Request, json_response
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..nodes.command_helpers import command_response, get_session, node_of_session, send_command
@@ -103,7 +103,7 @@ async def _change(request: Request, session: str, command: AnyCommand) -> Respon
     assert record.worktree is not None
     done = command.name if isinstance(told, CommandView) else _outcome(told.value).done
     details = {"session": session, "done": done, "branch": record.worktree.branch, "into": record.worktree.into}
-    request.hub.audit.record("worktree", actor_name(device_of(request)), request.context.via, **details)
+    request.hub.audit.record("worktree", actor_name(request.context.known_device), request.context.via, **details)
     return command_response(told)
 
 

@@ -6,7 +6,7 @@ be trusted: a proxy or tunnel on this machine is at loopback as well, and speaks
 """
 
 from ..http.problems import RequestRefused
-from ..http.request import Request, device_of
+from ..http.request import Request
 from .auth import OWNER
 from .origins import is_loopback
 
@@ -18,7 +18,7 @@ _FORWARDED = (
 
 def require_hub_machine(request: Request, act: str) -> None:
     """Raises RequestRefused, unless the caller is on the hub's machine."""
-    if device_of(request).id == OWNER:
+    if request.context.known_device.id == OWNER:
         return
     headers = request.headers
     here = (

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...ids import new_id
 from ...protocol.views import DeviceView
-from ..http.problems import RequestRefused
+from ..http.problems import INTERNAL_ERROR, RequestRefused
 from ..http.request_context import RequestContext
 from ..http.response_writer import ResponseWriter
 from . import access_rules
@@ -44,7 +44,7 @@ _SINGLE_VALUED = ("host", "origin", "authorization", "length", "once")
 
 def authorize(context: RequestContext, scope: Scope, hub: "Hub") -> None:
     """Sets the request's device and session, or raises RequestRefused."""
-    headers = context.headers
+    headers = context.checked_headers
     if access_rules.is_ambiguous(context.path):
         raise RequestRefused("UsageError", "ambiguous path", field="path")
     hub.origins.check_host(headers.get("host", ""), scope)
@@ -79,7 +79,7 @@ def authorize(context: RequestContext, scope: Scope, hub: "Hub") -> None:
 
 
 def _identify(context: RequestContext, hub: "Hub") -> None:
-    headers = context.headers
+    headers = context.checked_headers
     if (peer := context.peer) is not None:
         device = _identify_peer(context, peer, hub)
         if context.session or "authorization" not in headers:  # an agent is its session, also with a stolen token
@@ -144,7 +144,7 @@ class SecurityMiddleware:
         answer = ResponseWriter(send, context)
         try:
             _parse_headers(context, scope)
-            context.hsts = hub.origins.use_hsts(context.headers.get("host", ""), scope)
+            context.hsts = hub.origins.use_hsts(context.checked_headers.get("host", ""), scope)
             authorize(context, scope, hub)
             if context.device is not None and (known := state.get("known")):
                 known()
@@ -162,7 +162,7 @@ class SecurityMiddleware:
             await answer.server_error(504, "the request took too long")
         except Exception as error:
             hub.log.error("failed", method=method, path=context.path, id=context.id, exc_info=error)
-            await answer.server_error(500, "internal error; the hub's log has the details")
+            await answer.server_error(500, INTERNAL_ERROR)
         finally:
             hub.note(context, scope.get("route"), answer.status, time.perf_counter() - began)
             context.body = b""  # an open connection keeps its last request, and there may be many
@@ -170,7 +170,7 @@ class SecurityMiddleware:
     async def _handle_http(
         self, context: RequestContext, scope: Scope, receive: Receive, answer: ResponseWriter
     ) -> None:
-        headers = context.headers
+        headers = context.checked_headers
         if context.method in UNSAFE_METHODS or "length" in headers or "encoding" in headers:
             if context.path in access_rules.RATE_LIMITED:
                 self._hub.guess(context)
@@ -202,7 +202,7 @@ class SecurityMiddleware:
 
 
 def _parse_headers(context: RequestContext, scope: Scope) -> None:
-    headers = context.headers
+    headers = context.checked_headers
     for name, value in scope["headers"]:
         if (known := _HEADERS.get(name)) is not None:
             if known in headers:
@@ -215,7 +215,7 @@ def _parse_headers(context: RequestContext, scope: Scope) -> None:
 
 async def _read_body(context: RequestContext, receive: Receive) -> bytes:
     limit, seconds = access_rules.body_limits(context.path, stranger=context.device is None)
-    length = context.headers.get("length", "")
+    length = context.checked_headers.get("length", "")
     if length.isdigit() and int(length) > limit:
         raise _too_large(limit)
     found = b""

@@ -34,9 +34,7 @@ async def events(streams: ClientStreams, scope: Any, receive: Receive, send: Sen
     try:
         if scope["method"] != "GET":
             raise RequestRefused("UsageError", "method not allowed", field="method", hint="Use GET.")
-        device = context_of(scope).device
-        if device is None:
-            raise RequestRefused("Unauthenticated", "missing or invalid credentials")
+        device = context_of(scope).known_device
         if streams.full:
             raise RequestRefused("TooManyRequests", "too many clients", retry_s=5.0)
         last = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"last-event-id"), "")
