@@ -1,5 +1,6 @@
 """A new session option takes three files of code (value, driver, CLI flag) and its documentation: one is added in a
-copy of the tree, and reaches the driver by library, CLI, REST, command, relay, record, and on another machine."""
+copy of the tree, and reaches the driver by library, CLI, REST, command, relay, record, team, schedule, and on another
+machine."""
 
 import asyncio
 import os
@@ -7,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import httpx2 as httpx
@@ -18,6 +19,7 @@ from tests.node.processes import Daemon
 from tieline.bootstrap.process_lock import StartOptions
 from tieline.client import Client, connect
 from tieline.drivers.base import AgentOptions, AgentOptionsDict
+from tieline.errors import UsageError
 from tieline.events import Done, Init, decode
 from tieline.protocol.request_bodies import Claim, Pairing
 from tieline.script import Say
@@ -40,6 +42,7 @@ ADDED: Mapping[str, tuple[tuple[str, str], ...]] = {
 """What is put in front of what. The scripted driver tells the flavour that it got as its model."""
 USE = """
 import asyncio, sys
+from pathlib import Path
 import msgspec
 from tieline import config as configuration
 from tieline.api import open_session
@@ -53,6 +56,7 @@ from tieline.protocol.commands import CommandEnvelope, CreateSession, decode_env
 from tieline.protocol.request_bodies import NewSession
 from tieline.sessions.agent_options import spec_of
 from tieline.sessions.manager import SessionManager
+from tieline.teams.team_file import read_member
 
 place = sys.argv[1]
 driver = Scripted()
@@ -77,6 +81,9 @@ async def stored(options):
 
 asyncio.run(stored(body.agent_options(policy=request.policy)))
 assert request.agent_options()["flavour"] == "mint", "relay"
+member = Path(place, "member.toml")
+member.write_text('name = "bot"\\nagent = "scripted"\\nflavour = "mint"\\n')
+assert read_member(member).agent_options()["flavour"] == "mint", "team file"
 """
 
 
@@ -111,7 +118,7 @@ def test_a_new_option_arrives(tmp_path: Path) -> None:
 async def test_a_new_option_reaches_the_driver_over_rest_the_command_line_and_a_node(tmp_path: Path) -> None:
     path = copy_with_option(tmp_path)
     script = tmp_path / "script.json"
-    script.write_bytes(msgspec.json.encode([[Say("Done.")]] * 4))
+    script.write_bytes(msgspec.json.encode([[Say("Done.")]] * 8))
     agent = f'[agents.bot]\ntype = "scripted"\nscript = "{script}"\n'
     hub = Daemon(tmp_path / "hub", StartOptions(port=0), agent)
     node = Daemon(tmp_path / "node", StartOptions(what="node"), agent)
@@ -141,6 +148,18 @@ async def test_a_new_option_reaches_the_driver_over_rest_the_command_line_and_a_
             assert response.is_success, response.text
             assert await flavour_of(client, name) == "mint", name
 
+        place = str(hub.place)
+        team = {"name": "t", "members": [{"name": "one", "agent": "bot", "cwd": place, "flavour": "mint"}]}
+        response = await http.post("/teams", json={"team": team | {"conversation": {"max_rounds": 1}}, "task": "go"})
+        assert response.is_success, response.text
+        assert await flavour_of(client, response.json()["who"][0]["session"]) == "mint", "team"
+        schedule = {"agent": "bot", "cwd": place, "flavour": "mint", "prompt": "go", "cron": "0 0 1 1 *"}
+        response = await http.post("/schedules", json=schedule)
+        assert response.is_success, response.text
+        response = await http.post(f"/schedules/{response.json()['id']}/run")
+        assert response.is_success, response.text
+        assert await flavour_of(client, response.json()["session"]) == "mint", "schedule"
+
         # `1e2` is a number that only Typer's parser takes, and --standalone is without the hub
         assert await flavour_by_cli(hub, "--timeout", "1e2") == "mint"
         assert await flavour_by_cli(hub, "--timeout", "1e2", "--standalone") == "mint"
@@ -150,7 +169,9 @@ async def flavour_of(client: Client, session: str) -> str:
     """What the driver told that it got, once its turn is over."""
 
     async def over() -> bool:
-        return any(isinstance(frame.event, Done) for frame in (await client.events(session)).events)
+        with suppress(UsageError):  # a team or a schedule makes it in a moment
+            return any(isinstance(frame.event, Done) for frame in (await client.events(session)).events)
+        return False
 
     await until(over, f"the turn of {session} did not end")
     frames = (await client.events(session)).events

@@ -58,7 +58,7 @@ async def test_a_terminal_takes_its_turns_and_is_heard(tmp_path: Path) -> None:
             )
             (session,) = manager.sessions()
             home.rig.play([Say("There are three.\n[NEXT: lead]")], [Say("Quite sure.\n[NEXT: lead]")])
-            desk = p.TeamMember(name="desk", session=session.id, instructions="Count aloud, says the rule.")
+            desk = p.TeamMember(name="desk", session=session.id, system="Count aloud, says the rule.")
             started = await here.start(here.team("lead", desk, turn_minutes=10.0), "Count the teapots.")
             await terminal.shows("There are three.")
             assert "How many are there?" in await terminal.screen(), "the person sees what was asked"

@@ -39,7 +39,7 @@ async def test_four_agents_and_a_person(tmp_path: Path) -> None:
             team.member(
                 name,
                 agent,
-                instructions=OWN[name],
+                system=OWN[name],
                 policy="ask" if name == "architect" else "full",  # by tools it may say who speaks next all the same
                 max_turns=4 if name == "developer" else 0,
             )

@@ -5,7 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tieline.protocol.teams import Team, TeamFileText, TeamMember
+from tieline.drivers.base import AgentOptions
+from tieline.policy import Policy
+from tieline.protocol.teams import Started, Team, TeamFileText, TeamMember
 from tieline.teams.team_file import (
     MAX_MEMBERS,
     TeamFileError,
@@ -54,7 +56,7 @@ def written(folder: Path, text: str) -> Path:
 def test_a_file_becomes_a_team_that_stands_alone(tmp_path: Path) -> None:
     team = read_team(written(tmp_path, GOOD))
     architect, developer, alice = team.members
-    assert (architect.instructions, architect.instructions_file) == ("You design.\n", "")
+    assert (architect.system, architect.instructions_file) == ("You design.\n", "")
     assert (architect.cwd, developer.cwd) == (str(tmp_path), str(tmp_path / "dev"))
     assert alice.human
     assert (team.conversation.max_rounds, team.conversation.first) == (12, "developer")
@@ -146,6 +148,67 @@ def test_a_text_is_checked_without_its_file(tmp_path: Path) -> None:
             assert words in mistake.problem
 
 
+WHOLE = """\
+name = "one"
+agent = "codex"
+role = "tests"
+instructions = "You test."
+cwd = "/p"
+worktree = true
+reviews = ["two"]
+model = "m"
+effort = "high"
+policy = "full"
+accept_unenforced = true
+responds = "always"
+order = 2
+max_turns = 7
+max_cost_usd = 1.5
+arguments = ["--v"]
+env = {A = "1"}
+"""
+"""Every key that a member had before its options were those of any session."""
+STORED = (
+    b'{"type":"started","at":1.0,"by":"me","team":{"name":"shop","task":"t","members":[{"name":"one","agent":"codex",'
+    b'"role":"tests","instructions":"You test.","cwd":"/p","worktree":true,"reviews":["two"],"model":"m",'
+    b'"effort":"high","arguments":["--v"],"env":{"A":"1"},"policy":"full","accept_unenforced":true,"responds":"always","order":2,'
+    b'"max_turns":7,"max_cost_usd":1.5},{"name":"two","agent":"x","worktree":true,"policy":{"file_write":"allow",'
+    b'"shell":"ask","network":"deny"}},{"name":"alice","human":true}]},"task":"go"}'
+)
+"""An entry of a conversation's log, as it was written then."""
+
+
+def test_members_of_before_are_read_as_they_were(tmp_path: Path) -> None:
+    entry = msgspec.json.decode(STORED, type=Started)
+    assert msgspec.json.decode(msgspec.json.encode(entry)) == msgspec.json.decode(STORED)
+    one, two, alice = entry.team.members
+    (tmp_path / "one.toml").write_text(WHOLE)
+    assert read_member(tmp_path / "one.toml") == one
+    options = one.agent_options()
+    assert one.max_turns == 7 and options.pop("max_turns") is None, "turns of the conversation, not calls of a model"
+    assert {name: value for name, value in options.items() if value not in (None, "", (), False)} == {
+        "policy": "full",
+        "model": "m",
+        "effort": "high",
+        "system": "You test.",
+        "accept_unenforced": True,
+        "arguments": ("--v",),
+        "environment": ("A=1",),
+    }
+    assert (two.policy, alice.human) == (Policy("allow", "ask", "deny"), True)
+
+
+def test_the_options_of_a_member_are_those_of_any_session() -> None:
+    assert set(AgentOptions.__struct_fields__) <= set(TeamMember.__struct_fields__)
+    member = TeamMember(name="one", agent="x", disallowed_tools=("Bash",), env={"A": "1"}, environment=("B=2",))
+    options = member.agent_options(policy="ask")
+    assert (options["disallowed_tools"], options["environment"], options["policy"]) == (
+        ("Bash",),
+        ("B=2", "A=1"),
+        "ask",
+    )
+
+
 def test_members_that_work_at_the_same_time_need_directories_of_their_own(tmp_path: Path) -> None:
     text = GOOD.replace('cwd = "dev"\n', "").replace("[conversation]\n", "[conversation]\nparallel = 2\n")
     with pytest.raises(TeamFileError, match="developer and architect share a directory"):
@@ -156,7 +219,7 @@ def test_a_member_by_a_file_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "tester.toml"
     (tmp_path / "tester.md").write_text("You test.")
     path.write_text('name = "tester"\nagent = "codex"\ninstructions_file = "tester.md"\n')
-    assert read_member(path) == TeamMember(name="tester", agent="codex", instructions="You test.", cwd=str(tmp_path))
+    assert read_member(path) == TeamMember(name="tester", agent="codex", system="You test.", cwd=str(tmp_path))
     for text, words in (
         ('name = "tester"\nagnet = "codex"\n', f"{path}:2: agnet: unknown key"),
         ('name = "tester"\nagent = "codex"\n\npolicy = "lax"\n', f"{path}:4: policy: there is no policy lax"),

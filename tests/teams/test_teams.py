@@ -41,8 +41,8 @@ async def test_members_hand_over_until_the_task_is_done(url: str, tmp_path: Path
 async def test_each_member_has_its_own_instructions(sqlite: str, tmp_path: Path) -> None:
     async with teams_on(sqlite, tmp_path, one=[[Say("[NEXT: two]")]], two=[[Say("[DONE]")]]) as here:
         team = here.team(
-            here.member("one", instructions="Speak French.", role="translates"),
-            here.member("two", instructions="Be brief."),
+            here.member("one", system="Speak French.", role="translates"),
+            here.member("two", system="Be brief."),
         )
         view = await here.run(team)
         assert view.reason == "done, says two"

@@ -1,10 +1,12 @@
 """Teams, as they cross a wire: what a team is, the entries of its conversation's log, and what people do in it."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from ..config import setting
+from ..drivers.base import AgentOptions
 from ..events import Outcome
 from ..policy import Policy
 
@@ -51,15 +53,17 @@ class MemberWork(Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str = ""
 
 
-class TeamMember(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An agent, or a person."""
+class TeamMember(AgentOptions, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An agent, with the options of its session, or a person."""
 
     name: Annotated[str, setting("Name by which the others address it.", "architect")]
     agent: Annotated[str, setting("Agent, as `tieline agents` lists it.", "claude-code")] = ""
     human: Annotated[bool, setting("It is a person.", True)] = False
     session: Annotated[str, setting("A session that exists, for instance a terminal's, instead of a new one.", "")] = ""
     role: Annotated[str, setting("What it does, in a few words; the others are told.", "designs")] = ""
-    instructions: Annotated[str, setting("Its system instruction.", "You write no code.")] = ""
+    system: Annotated[str, setting("Its system instruction.", "You write no code.")] = field(
+        default="", name="instructions"
+    )
     instructions_file: Annotated[str, setting("File with its system instruction.", "architect.md")] = ""
     cwd: Annotated[str, setting("Directory that it works in. Relative: to the team file.", "/home/me/shop")] = "."
     worktree: Annotated[bool, setting("It works in a git worktree of its own, made from its directory's.", True)] = (
@@ -70,14 +74,8 @@ class TeamMember(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
         setting("Members with worktrees whose changes it is shown with each of its turns.", ("developer",)),
     ] = ()
     node: Annotated[str, setting("Id of the machine that runs it. Empty: the hub's own.", "laptop-4f2a")] = ""
-    model: Annotated[str, setting("Model, by the agent's own name.", "opus")] = ""
-    effort: Annotated[str, setting("Effort, by the agent's own name.", "high")] = ""
-    arguments: Annotated[
-        tuple[str, ...], setting("More arguments of its command line. Only with the policy `full`.", ("--verbose",))
-    ] = ()
-    env: Annotated[dict[str, str], setting("Variables added to its environment.", {"DEBUG": "1"})] = {}
+    env: Annotated[Mapping[str, str], setting("Variables added to its environment.", {"DEBUG": "1"})] = {}
     policy: Annotated[Policy | str | None, setting("Policy: a preset's name, or its three levels.", "edits")] = None
-    accept_unenforced: Annotated[bool, setting("Run an agent that cannot be held to the policy.", True)] = False
     responds: Annotated[
         Responds, setting("When it speaks: when it is addressed, after every message, or never.", "addressed")
     ] = "addressed"
@@ -86,6 +84,11 @@ class TeamMember(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     max_cost_usd: Annotated[
         float, setting("What it may cost, in US dollars. 0: no limit of its own.", 1.5), Meta(ge=0)
     ] = 0.0
+
+    def agent_options(self, **changes: Any) -> dict[str, Any]:
+        """The options of its session. `max_turns` is none of them: it counts the conversation's turns."""
+        variables = (*self.environment, *(f"{name}={value}" for name, value in self.env.items()))
+        return super().agent_options(max_turns=None, environment=variables) | changes
 
 
 class ConversationLimits(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

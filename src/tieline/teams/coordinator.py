@@ -31,7 +31,7 @@ from .conversation import Participant, TeamConversation, branch_of, session_of
 from .markers import lines_with_markers, read_markers
 from .records import TEAMS, decode_entry, encode_entry, subject, within_limit
 from .reviews import Review, markers_in_diffs
-from .team_file import environment_of, policy_of
+from .team_file import policy_of
 from .turn_prompt import instructions, turn_prompt
 from .worktrees import TeamWorktrees
 
@@ -190,13 +190,7 @@ class Coordinator:
             node=member.node,
             title=f"{self.conversation.team.name}: {member.name}",
             team=self.conversation.id,
-            model=member.model,
-            effort=member.effort,
-            arguments=member.arguments,
-            environment=environment_of(member),
-            policy=policy_of(member),
-            system=text,
-            accept_unenforced=member.accept_unenforced,
+            **member.agent_options(policy=policy_of(member), system=text),
         )
         entry = await self._bus.table(SESSIONS).get(session)
         if entry is None:

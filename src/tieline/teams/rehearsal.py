@@ -6,11 +6,14 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from .. import script
+from ..drivers.base import AgentOptions
 from ..errors import UsageError
 from ..protocol.teams import Team, TeamMember
 
 FOLDER = "rehearsal"
 """Beside the team file; a script of each member's name is in it."""
+KEPT = frozenset({"policy", "accept_unenforced", "system", "environment", "max_turns"})
+"""Options that hold for a script, too. The others are for the member's own agent."""
 
 
 def rehearsed(team: Team, folder: Path) -> Team:
@@ -29,4 +32,6 @@ def _scripted(member: TeamMember, folder: Path) -> TeamMember:
             hint="`tieline schema script` says how a script is written.",
         )
     script.load(path)
-    return replace(member, agent="scripted", session="", node="", model=str(path), effort="")
+    plain = AgentOptions()
+    options = {name: getattr(plain, name) for name in AgentOptions.__struct_fields__ if name not in KEPT}
+    return replace(member, **options | {"agent": "scripted", "session": "", "node": "", "model": str(path)})

@@ -32,6 +32,7 @@ MAX_FILE = 256 * 1024
 MAX_INSTRUCTIONS = 100_000
 MAX_MEMBERS = 32
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+OF_AGENTS = ("arguments", "env", "environment", "worktree", "allowed_tools", "disallowed_tools", "max_budget_usd")
 NOT_NAMES = frozenset({"all", "tieline"})
 
 
@@ -148,19 +149,19 @@ def check_member(member: TeamMember, here: tuple[str | int, ...] = ()) -> Iterat
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none of them"
         yield Mistake(here, f"a member has an agent, a session or is human; {member.name} has {found}")
-    if member.instructions and member.instructions_file:
+    if member.system and member.instructions_file:
         yield Mistake((*here, "instructions_file"), "there are instructions already")
     if isinstance(member.policy, str) and member.policy not in PRESETS:
         yield Mistake((*here, "policy"), f"there is no policy {member.policy}", f"Presets: {', '.join(PRESETS)}.")
     elif member.agent:
         held = policy_of(member) != PRESETS["full"] and not member.accept_unenforced
         try:
-            check_extras(member.agent, member.arguments, environment_of(member), held=held)
+            check_extras(member.agent, member.arguments, member.agent_options()["environment"], held=held)
         except UsageError as error:
-            key = "env" if error.field == "environment" else error.field
+            key = "env" if error.field == "environment" and member.env else error.field
             yield Mistake((*here, key), error.message, error.hint)
     else:
-        for key in ("arguments", "env", "worktree"):
+        for key in OF_AGENTS:
             if getattr(member, key):
                 yield Mistake((*here, key), "it is for a member with an agent")
     if member.reviews and member.human:
@@ -172,10 +173,6 @@ def check_member(member: TeamMember, here: tuple[str | int, ...] = ()) -> Iterat
 def policy_of(member: TeamMember) -> Policy:
     given = preset(member.policy) if isinstance(member.policy, str) else member.policy
     return given or Policy()
-
-
-def environment_of(member: TeamMember) -> tuple[str, ...]:
-    return tuple(f"{name}={value}" for name, value in member.env.items())
 
 
 def check_addition(members: tuple[TeamMember, ...], member: TeamMember, *, parallel: int) -> Iterator[Mistake]:

@@ -33,10 +33,10 @@ def test_a_starting_team_is_right_whatever_agents_there_are(agents: list[str]) -
 
 def test_what_a_person_typed_is_kept_as_it_is() -> None:
     odd = 'a "quoted" \\ word\t# no comment\x7f [[members]]'
-    member = TeamMember(name="odd", agent="one", role=odd, instructions=odd, policy="edits")
+    member = TeamMember(name="odd", agent="one", role=odd, system=odd, policy="edits")
     team = parse_team(team_text(odd, odd, [member]), Path("/home/me/shop/team.toml"))
     assert (team.name, team.task) == (odd, odd)
-    assert (team.members[0].role, team.members[0].instructions, team.members[0].policy) == (odd, odd, "edits")
+    assert (team.members[0].role, team.members[0].system, team.members[0].policy) == (odd, odd, "edits")
 
 
 @pytest.mark.slow
@@ -90,5 +90,5 @@ def test_a_person_is_asked_for_the_members(cli: CliProcess) -> None:
     assert (team.name, team.task) == ("shop", 'Build the "shop".')
     architect, bob = team.members
     assert (architect.name, architect.agent, architect.policy) == ("architect", "planner", "read-only")
-    assert (architect.role, architect.instructions) == ("designs, writes no code", "Design it.")
+    assert (architect.role, architect.system) == ("designs, writes no code", "Design it.")
     assert (bob.name, bob.human, bob.role) == ("bob", True, "decides")

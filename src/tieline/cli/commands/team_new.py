@@ -102,7 +102,7 @@ def starting_members(agents: Sequence[str]) -> list[TeamMember]:
 
 def _starting_member(name: str, agent: str) -> TeamMember:
     role, instructions, policy = STARTING_ROLES[name]
-    return TeamMember(name=name, agent=agent, role=role, instructions=instructions, policy=policy)
+    return TeamMember(name=name, agent=agent, role=role, system=instructions, policy=policy)
 
 
 def _own_name() -> str:
@@ -148,7 +148,7 @@ def _asked_member(members: Sequence[TeamMember], agents: Sequence[str], offered:
     role = _line("role, in a few words", role)
     instructions = _line("instructions", instructions)
     return TeamMember(
-        name=name, agent=agent, role=role, instructions=instructions, policy=_chosen("policy", [*PRESETS], policy)
+        name=name, agent=agent, role=role, system=instructions, policy=_chosen("policy", [*PRESETS], policy)
     )
 
 
@@ -202,8 +202,8 @@ def team_text(name: str, task: str, members: Sequence[TeamMember]) -> str:
             lines.append(f"agent = {_quoted(member.agent)}  # one of `tieline agents`")
         if member.role:
             lines.append(f"role = {_quoted(member.role)}  # the others are told")
-        if member.instructions:
-            lines.append(f"instructions = {_quoted(member.instructions)}")
+        if member.system:
+            lines.append(f"instructions = {_quoted(member.system)}")
         if member.agent:
             lines.append(f"policy = {_quoted(str(member.policy))}  # {', '.join(PRESETS)}")
             lines.append('# model = "…"  effort = "…"  cwd = "…"  max_turns = 10')

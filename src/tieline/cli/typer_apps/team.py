@@ -170,7 +170,7 @@ def team_add(
             human=human,
             session=session,
             role=role,
-            instructions=instructions,
+            system=instructions,
             cwd=str(Path(cwd).resolve()),
             model=model,
             policy=policy if agent else None,
