@@ -74,7 +74,9 @@ async def choose_node(hub: Hub, id: str) -> NodeView:
         return nodes[0]
     if not nodes:
         raise RequestRefused("Conflict", "there is no node yet", field="node", hint="Start one: `tieline node join`.")
-    raise UsageError("several nodes: name one", field="node", hint="Known: " + ", ".join(node.id for node in nodes))
+    raise UsageError(
+        "there are several nodes; specify one", field="node", hint="Known: " + ", ".join(node.id for node in nodes)
+    )
 
 
 def check_cwd(cwd: str) -> str:
@@ -115,7 +117,7 @@ def check_prompt_files(attachments: Sequence[Attachment], size: int) -> None:
                 "a path would name a file of the node's machine", field=f"attachments[{place}].path", hint=hint
             )
         if "/" in attachment.name or "\\" in attachment.name or attachment.name in (".", ".."):
-            raise UsageError("a name is not a path", field=f"attachments[{place}].name")
+            raise UsageError("attachment name must not contain a path", field=f"attachments[{place}].name")
     check_prompt_size(size, field="attachments" if attachments else "text")
 
 

@@ -20,6 +20,7 @@ from ..http.routing import get, post
 from ..security.access_rules import HARNESS_HOOKS
 from ..security.harness_caller import harness_caller
 from ..security.middleware import UNKNOWN_SESSION
+from .members import NO_MESH
 
 DELIVERY_HEADER = "x-tieline-delivery"
 """The delivery that a hook confirms at MCP_DELIVERED once it has printed the reply."""
@@ -65,7 +66,7 @@ async def fire(request: Request, harness: str, event: str = "") -> Response:
     hub, context = request.hub, request.context
     input: Mapping[str, Any] = await parse_body(request, dict[str, Any])
     if hub.mcp is None or hub.hooks is None:
-        raise RequestRefused("NotFound", "the mesh is not running on this hub")
+        raise RequestRefused("NotFound", NO_MESH)
     if context.session == UNKNOWN_SESSION:
         return Response(media_type=JSON)  # of some agent of ours: its messages come to it as prompts
     if hub.relay is None or not hub.relay.active:

@@ -25,6 +25,7 @@ from ..security.access_rules import MCP, MCP_DELIVERED
 from ..security.auth import actor_name
 from ..security.harness_caller import harness_caller
 from ..security.middleware import UNKNOWN_SESSION
+from .members import NO_MESH
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -111,7 +112,7 @@ async def _handle(hub: "Hub", scope: Scope, receive: Receive, send: Send) -> Non
         raise RequestRefused("NotFound", "no WebSocket at this path")
     endpoint, context = hub.mcp, context_of(scope)
     if endpoint is None:
-        raise RequestRefused("NotFound", "this hub runs no mesh")
+        raise RequestRefused("NotFound", NO_MESH)
     if context.session == UNKNOWN_SESSION:
         raise RequestRefused("Forbidden", "the hub cannot tell which session this agent belongs to")
     if hub.relay is None or not hub.relay.active:

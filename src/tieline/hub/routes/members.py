@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 TAGS = ["mesh"]
 OWNER = Caller(person=OWNER_NAME)
 UNKNOWN = ("UnknownMember",)
+NO_MESH = "the mesh is not running on this hub"
 
 
 def mesh_of(request: Request) -> Mesh:
     mesh = request.hub.mesh
     if mesh is None:
-        raise RequestRefused("BusError", "the mesh is not running on this hub")
+        raise RequestRefused("BusError", NO_MESH)
     return mesh
 
 
