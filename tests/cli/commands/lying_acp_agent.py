@@ -190,7 +190,7 @@ def begin(params: dict[str, Any]) -> dict[str, Any]:
     return {"sessionId": session, "configOptions": [{**option, "options": options}]}
 
 
-ABLE = {
+ABLE: dict[str, Any] = {
     "loadSession": True,
     "promptCapabilities": {"image": True},
     "sessionCapabilities": {"resume": {}, "fork": {}},
