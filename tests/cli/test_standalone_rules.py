@@ -107,6 +107,6 @@ def test_rules_that_only_a_hub_reads_are_said_not_to_hold(cli: CliProcess) -> No
     cli.configure('bus = "nats://127.0.0.1:1"\n')
     said = run(cli, "touch first")
     assert not made(cli, "first")
-    assert "your rules for asks do not hold here: only a running hub can read a nats bus" in said
+    assert "your rules for asks do not hold here: only a running hub can read a bus of scheme 'nats'" in said
     full = cli.run("run", "helper", "go", "--policy", "full")
     assert "rules for asks" not in full.stderr, "nothing is asked"

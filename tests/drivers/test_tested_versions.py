@@ -29,7 +29,8 @@ def packages() -> dict[str, str]:
     """Agent → package, of those that npm or uv installs."""
     installs = {name: preset.install for name, preset in PRESETS.items()}
     named = {name: install for name, install in installs.items() if install.startswith((NPM, PYPI))}
-    return PROGRAMS | {name: install.removeprefix(NPM).removeprefix(PYPI) for name, install in named.items()}
+    bare = {name: install.partition(" (")[0] for name, install in named.items()}  # a remark may follow
+    return PROGRAMS | {name: install.removeprefix(NPM).removeprefix(PYPI) for name, install in bare.items()}
 
 
 def test_the_versions_in_the_code_are_the_pinned_ones() -> None:

@@ -142,7 +142,7 @@ async def test_what_it_asks_is_shown_until_it_is_decided_there(tmp_path: Path) -
         assert not pending()
         told = await reading.log(id)
         assert answers(told)[:3] == [("terminal", "allow"), ("terminal", "deny"), ("terminal", "allow")]
-        assert [event.reason for event in told if isinstance(event, Answer)] == ["", "", "", "it is no longer asked"]
+        assert [event.reason for event in told if isinstance(event, Answer)] == ["", "", "", "the ask was withdrawn"]
         assert [event.status for event in told if isinstance(event, ToolResult)][:3] == ["ok", "denied", "ok"]
 
 

@@ -460,7 +460,7 @@ async def test_a_prompt_that_is_being_changed_starts_once_and_as_it_is_then(url:
         )
         assert isinstance(edited, PromptRecord) and isinstance(taken, PromptRecord)
         assert (taken.id, taken.text) == ("a", "other words")
-        assert isinstance(gone, UsageError) and "is running" in gone.message
+        assert isinstance(gone, UsageError) and "(status: running)" in gone.message
         assert [record.id for record in prompts.waiting("one")] == ["c", "b"]
         _, cancelled = await asyncio.gather(prompts.edit("one", "b", "not to be seen"), prompts.cancel("one", "b"))
         assert cancelled.status == "cancelled"
