@@ -299,7 +299,7 @@ def test_every_word_of_the_glossary_is_in_the_code() -> None:
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
     terms = [term.strip() for row in rows if row[0] not in ("word", "---") for term in row[0].split(",")]
     assert len(terms) > 30 and len(terms) == len(set(terms))
-    missing = {term: re.compile(rf"\b{re.escape(term)}s?\b") for term in terms}
+    missing = {term: re.compile(rf"\b{re.escape(term.lower())}s?\b") for term in terms}
     for path in (ROOT / "src").rglob("*.py"):
         # Python's tokenizer is slow: only a file that has a word which is still missing is read as names.
         if any(pattern.search(_words(path.stem, path.read_text())) for pattern in missing.values()):
