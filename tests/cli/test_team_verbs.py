@@ -96,6 +96,11 @@ def test_a_file_is_checked_with_line_and_key(cli: CliProcess, tmp_path: Path) ->
     refused = cli.run("team", "check", str(wrong))
     assert refused.returncode != 0
     assert f"{wrong}:9: members[1].agnet: unknown key" in refused.stderr
+    wrong.write_text(TEAM.replace('agent = "coder"', 'agent = "codr"'))
+    refused = cli.run("team", "check", str(wrong))
+    assert refused.returncode == 2
+    assert f"{wrong}:9: members[1].agent: unknown agent 'codr'" in refused.stderr
+    assert "Did you mean coder" in refused.stderr
     assert json.loads(run(cli, "schema"))["$defs"]["TeamMember"]["additionalProperties"] is False
     unknown = cli.run("team", "show", "nobody")
     assert unknown.returncode != 0

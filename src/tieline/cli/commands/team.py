@@ -8,14 +8,17 @@ from pathlib import Path
 
 import msgspec
 
+from ... import config as configuration
 from ...background_tasks import cancel_and_wait
 from ...client.client import Client
+from ...drivers import registry
 from ...environment import variable
-from ...errors import TielineError, UsageError, invalid_value
+from ...errors import TielineError, UnknownAgent, UsageError, invalid_value
 from ...ids import short_id
 from ...protocol import teams as p
 from ...teams.rehearsal import rehearsed
 from ...teams.team_file import read_member, read_team, schema
+from ...toml_lines import key_lines
 from .. import hub_connection
 from ..errors import FAILED, print_error
 from ..team_view.entry_text import cost_text, event_note, failed, spoken, state_text
@@ -31,6 +34,7 @@ STYLES = {"running": "green", "waiting": "yellow", "held": "yellow"}
 
 def check(file: str, *, json: bool) -> int:
     team = read_team(Path(file))
+    _check_agents(file, team)
     if json:
         print_json(team)
     else:
@@ -38,6 +42,18 @@ def check(file: str, *, json: bool) -> int:
         agents = len(team.members) - people
         print(f"{file} is valid: {team.name}, {counted(agents, 'agent')} and {counted(people, 'person', 'people')}.")
     return 0
+
+
+def _check_agents(file: str, team: p.Team) -> None:
+    """Of other machines nothing is known here."""
+    known = [*registry.names(configuration.load()), *registry.ALIASES]
+    for number, member in enumerate(team.members):
+        if member.agent and not member.node and member.agent not in known:
+            unknown = UnknownAgent(member.agent, known)
+            key = f"members[{number}].agent"
+            lines = key_lines(Path(file).read_text(encoding="utf-8"))
+            where = configuration.place(file, ("members", number, "agent"), lines)
+            raise UsageError(f"{where}: {key}: {unknown.message}", field=key, hint=unknown.hint)
 
 
 def print_schema() -> int:

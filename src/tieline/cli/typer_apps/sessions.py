@@ -41,7 +41,7 @@ def sessions(
     query: Annotated[
         str, typer.Option("-q", "--query", metavar="TEXT", help="Only those that mention this text.")
     ] = "",
-    limit: Annotated[int | None, typer.Option(metavar="N", help="Show at most this many. Default: 500.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="Show at most this many. Default: 500.", min=1)] = None,
     json: Json = False,
 ) -> None:
     """List the sessions at the hub, the last active first."""
