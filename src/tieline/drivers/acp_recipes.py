@@ -460,6 +460,7 @@ DROID = Recipe(
                     "apiKey": "dummy",
                     "provider": "generic-chat-completion-api",
                     "maxOutputTokens": 8192,
+                    "noImageSupport": False,
                 }
                 for name in ("scripted", "another")
             ],
@@ -538,9 +539,6 @@ CLINE = Recipe(
         }
     },
     tools={
-        "write": ToolRecipe(
-            "apply_patch", {"input": "*** Begin Patch\n*** Add File: {path}\n{added_lines}*** End Patch\n"}
-        ),
         "run": ToolRecipe("run_commands", {"commands": ["{command}"]}),
         "get": ToolRecipe("fetch_web_content", {"requests": [{"url": "{url}", "prompt": "What is there?"}]}),
     },
