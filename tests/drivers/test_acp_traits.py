@@ -809,7 +809,7 @@ async def test_pis_output_beside_the_content_is_whole_each_time(bench: Bench) ->
 
 async def test_groks_usage_is_beside_the_result(bench: Bench) -> None:
     spent = result(_meta={"usage": {"inputTokens": 5, "outputTokens": 4}})
-    assert tokens(done(await bench.turn("grok", chunk("Yes."), spent))) == (5, 4, "partial")
+    assert tokens(done(await bench.turn("grok", chunk("Yes."), spent))) == (5, 4, "complete")
 
 
 async def test_a_description_is_no_output(bench: Bench) -> None:
