@@ -216,7 +216,8 @@ async def test_what_makes_an_agent_ask_is_not_undone_by_the_environment(bench: B
     bench.env["KILO_PERMISSION"] = '{"bash":"allow"}'
     seen = await bench.turn("kilo", START, END)
     told = json.loads(json.loads(done(seen).text)["environment"]["KILO_PERMISSION"])
-    assert told == {"edit": "ask", "bash": "ask", "webfetch": "ask", "websearch": "ask", "question": "deny"}
+    asks, denies = ("edit", "bash", "webfetch", "websearch"), ("question", "suggest", "task")
+    assert told == dict.fromkeys(asks, "ask") | dict.fromkeys(denies, "deny")
 
 
 PERMITS = re.compile("MODE|PERMISSION|APPROV|ALLOW|YOLO|AUTO_RUN|SANDBOX|TRUST|CONFIRM|TOOLS|AGENT")
