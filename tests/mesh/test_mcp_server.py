@@ -298,7 +298,7 @@ async def test_nobody_is_somebody_else(mesh: MeshHub) -> None:
             mallory, "send_message", to="honest", text="x", token=victim["token"]
         )
         assert "token" in await refusal(mallory, "fetch_messages", token="tm_guessed")
-        assert "another" in await refusal(mallory, "bind_session", agent_id=victim["member"]["id"])
+        assert "is not you" in await refusal(mallory, "bind_session", agent_id=victim["member"]["id"])
         assert "taken by" in await refusal(mallory, "register_agent", name="honest")
         assert "person" in await refusal(mallory, "register_agent", name="owner")
         note = await call(honest, "send_message", to="honest", text="secret")
