@@ -310,9 +310,9 @@ class Switch:
         self._heard: list[Callable[[AskNote], None]] = []
         self.refuse = ""
 
-    def subscribe(self, told: Callable[[AskNote], None]) -> Callable[[], None]:
-        self._heard.append(told)
-        return lambda: self._heard.remove(told)
+    def subscribe(self, callback: Callable[[AskNote], None]) -> Callable[[], None]:
+        self._heard.append(callback)
+        return lambda: self._heard.remove(callback)
 
     def tell(self, note: AskNote) -> None:
         for heard in list(self._heard):

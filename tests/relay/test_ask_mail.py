@@ -22,10 +22,10 @@ ME = "relay.user.me.asks"
 class Asked:
     """Asks that the test makes."""
 
-    told: Callable[[AskNote], None]
+    callback: Callable[[AskNote], None]
 
-    def subscribe(self, told: Callable[[AskNote], None]) -> Callable[[], None]:
-        self.told = told
+    def subscribe(self, callback: Callable[[AskNote], None]) -> Callable[[], None]:
+        self.callback = callback
         return lambda: None
 
     async def decide(self, ask: str, *, allow: bool, digest: str, by: str, remember: Remember = "once") -> str:
@@ -83,9 +83,9 @@ async def test_a_bus_that_stumbles(relay: Relay, monkeypatch: pytest.MonkeyPatch
     asks, door, sender = Asked(), Door(relay), Faulty(relay, "lost", "unconfirmed", "too fast")
     reports: list[str] = []
     async with AskForwarder(asks, sender, lambda: [DOOR], reports.append):
-        asks.told(note("a"))
-        asks.told(note("a", "allowed"))
-        asks.told(note("b"))
+        asks.callback(note("a"))
+        asks.callback(note("a", "allowed"))
+        asks.callback(note("b"))
         got = [await door.next() for _ in range(3)]
     assert got == [note("a"), note("a", "allowed"), note("b")], "each once, in their order"
     assert sender.calls == 6
@@ -98,8 +98,8 @@ async def test_what_is_refused_is_not_tried_again(relay: Relay) -> None:
     asks, door, sender = Asked(), Door(relay), Faulty(relay, "refused")
     reports: list[str] = []
     async with AskForwarder(asks, sender, lambda: [DOOR], reports.append):
-        asks.told(note("a"))
-        asks.told(note("b"))
+        asks.callback(note("a"))
+        asks.callback(note("b"))
         assert await door.next() == note("b")
     assert sender.calls == 2
     assert reports == ["an ask could not be forwarded: too much mail"]
@@ -109,7 +109,7 @@ async def test_it_ends_while_it_waits_for_the_bus(relay: Relay) -> None:
     asks, sender = Asked(), Faulty(relay, *["lost"] * 100)
     reported = asyncio.Event()
     async with AskForwarder(asks, sender, lambda: [DOOR], lambda _: reported.set()):
-        asks.told(note("a"))
+        asks.callback(note("a"))
         await within(reported.wait())
     assert sender.calls == 1
 

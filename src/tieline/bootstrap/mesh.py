@@ -133,8 +133,10 @@ async def open_mesh(hub: Hub, relay: Relay, manager: SessionManager | None = Non
             mesh.directory.remove_session(frame.id)
 
     def attached(harness: str, session: str) -> str:
-        found = (each for each in hub.state.sessions.values() if each.kind == "attached" and each.node == here.id)
-        return next((each.id for each in found if (each.agent, each.native_id) == (harness, session)), "")
+        attached_records = (
+            each for each in hub.state.sessions.values() if each.kind == "attached" and each.node == here.id
+        )
+        return next((each.id for each in attached_records if (each.agent, each.native_id) == (harness, session)), "")
 
     here = identify(hub.env)
     async with Mesh(hub.bus, relay, machine=here.name, on_refused=on_refused, attached=attached) as mesh:

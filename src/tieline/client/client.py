@@ -67,10 +67,10 @@ class Client(
 
         exists = isinstance(session, str)
         new = NewSession(id=session) if isinstance(session, str) else replace(session, id=session.id or new_id())
-        said = Prompt(prompt) if isinstance(prompt, str) else prompt
+        full_prompt = Prompt(prompt) if isinstance(prompt, str) else prompt
         async with (
-            HubSession(self, new, on_ask, exists=exists) as one,
-            aclosing(one.turn(said, timeout=timeout_s)) as events,
+            HubSession(self, new, on_ask, exists=exists) as hub_session,
+            aclosing(hub_session.turn(full_prompt, timeout=timeout_s)) as events,
         ):
             async for event in events:
                 yield event

@@ -57,7 +57,9 @@ class EventReorderer:
     def _begin(self, ready: Ready) -> None:
         if ready.state == "reset":
             self._sessions.clear()
-        self._before = {one.id: (one.status in AT_WORK, one.turns > 0) for one in ready.snapshot.sessions}
+        self._before = {
+            session.id: (session.status in AT_WORK, session.turns > 0) for session in ready.snapshot.sessions
+        }
 
     def _order_of(self, session: str) -> "SessionOrder":
         order = self._sessions.pop(session, None)
@@ -151,7 +153,7 @@ class SessionOrder:
 
 
 def _frames(session: str, deltas: list[Event]) -> list[DeltaFrame]:
-    return [DeltaFrame(session=session, event=cast(AnyEvent, one)) for one in deltas]
+    return [DeltaFrame(session=session, event=cast(AnyEvent, delta)) for delta in deltas]
 
 
 def _item(event: Event) -> str:

@@ -186,10 +186,10 @@ class _HttpConnection:
         while True:
             raw = await self._until(b"\r\n\r\n")
             first, *rest = raw[:-4].decode("latin-1").split("\r\n")
-            version, _, told = first.partition(" ")
-            if not version.startswith("HTTP/1.") or not told[:3].isdigit():
+            version, _, status_text = first.partition(" ")
+            if not version.startswith("HTTP/1.") or not status_text[:3].isdigit():
                 raise ConnectionLost("the response is not HTTP", sent=True)
-            status = int(told[:3])
+            status = int(status_text[:3])
             if status >= 200:  # what comes before (`100 Continue`) is not the answer
                 break
         headers: dict[str, str] = {}

@@ -35,21 +35,21 @@ class RunningHub(Struct, frozen=True):
 def running_hub(env: Mapping[str, str]) -> RunningHub | None:
     """The hub that runs here, if one does: what it wrote down, while its process lives."""
     try:
-        found = msgspec.json.decode(paths.running_file(env).read_bytes(), type=RunningHub)
-        os.kill(found.pid, 0)
+        hub = msgspec.json.decode(paths.running_file(env).read_bytes(), type=RunningHub)
+        os.kill(hub.pid, 0)
     except PermissionError:
         return None  # the file is another user's, or the process is: neither is ours
     except (OSError, msgspec.MsgspecError, OverflowError):
         return None
-    return found
+    return hub
 
 
 def local_hub_address(env: Mapping[str, str]) -> HubAddress | None:
     """This machine's hub, by its socket; None where none runs."""
-    found = running_hub(env)
-    if found is None or not found.socket:
+    hub = running_hub(env)
+    if hub is None or not hub.socket:
         return None
-    return HubAddress(url=found.url, socket=found.socket, node=found.node, config=found.config)
+    return HubAddress(url=hub.url, socket=hub.socket, node=hub.node, config=hub.config)
 
 
 def is_listening(path: str) -> bool:

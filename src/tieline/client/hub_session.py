@@ -152,18 +152,18 @@ class HubSession:
     async def _find_session(self) -> SessionRecord | None:
         """The session that holds the conversation, if its options match; else that session is closed."""
         new = self._new
-        for one in await self._client.sessions(archived=True):
-            if (one.native_id, one.agent, one.node) == (new.resume, new.agent, new.node or one.node):
-                alike = all(getattr(one, name) == getattr(new, name) for name in MUST_MATCH) and new.model in (
+        for record in await self._client.sessions(archived=True):
+            if (record.native_id, record.agent, record.node) == (new.resume, new.agent, new.node or record.node):
+                alike = all(getattr(record, name) == getattr(new, name) for name in MUST_MATCH) and new.model in (
                     "",
-                    one.model,
+                    record.model,
                 )
                 if not alike:
-                    await self._client.close_session(one.id)
+                    await self._client.close_session(record.id)
                     return None
-                if one.archived:
-                    await self._client.change_session(one.id, SessionChange(archived=False))
-                return one
+                if record.archived:
+                    await self._client.change_session(record.id, SessionChange(archived=False))
+                return record
         return None
 
     # --- the stream ------------------------------------------------------------------------------------
@@ -203,9 +203,9 @@ class HubSession:
                 pass
 
     async def _on_ready(self, frame: Ready) -> None:
-        agents = (one for node in frame.snapshot.nodes if node.id == self._new.node for one in node.agents)
-        found = next((one for one in agents if one.name == self.agent), None)
-        self.resumable = "resume" in found.features if found else self._resumes()
+        agents = (agent for node in frame.snapshot.nodes if node.id == self._new.node for agent in node.agents)
+        agent = next((candidate for candidate in agents if candidate.name == self.agent), None)
+        self.resumable = "resume" in agent.features if agent else self._resumes()
         for ask in frame.snapshot.asks:
             self._ask_stored(ask.id).set()
         if self._lost:
@@ -278,17 +278,18 @@ class HubSession:
         await cancel_and_wait(*tasks)
 
 
-def with_local_author(event: Answer, said: Answer | None) -> Answer:
+def with_local_author(event: Answer, local_answer: Answer | None) -> Answer:
     """The decision as it is shown here, where `said` was decided. The hub says which device decided; that it was the
     person here, or an option, is more to the point. Another process may have been faster with the same answer: then it
     is that one's."""
     other = event.via.startswith("pid ") and event.via.split()[1:2] != [str(os.getpid())]
     if (
-        said
+        local_answer
         and not other
-        and (said.decision, said.reason, said.answers) == (event.decision, event.reason, event.answers)
+        and (local_answer.decision, local_answer.reason, local_answer.answers)
+        == (event.decision, event.reason, event.answers)
     ):
-        return replace(event, by=said.by, via="")
+        return replace(event, by=local_answer.by, via="")
     return event
 
 

@@ -68,7 +68,7 @@ class ReadTurns:
                 self._note_seen((await self._client.mark_session(self._session, MarkChange(seen_turns=self._turns)),))
 
     def _count_turns(self, records: Iterable[SessionRecord]) -> None:
-        self._turns = next((one.turns for one in records if one.id == self._session), self._turns)
+        self._turns = next((record.turns for record in records if record.id == self._session), self._turns)
         if self._before is not None and self._turns > self._before:
             self._counted.set()
 

@@ -107,8 +107,8 @@ async def follow(
                         if frame.seq <= subscribe.after:
                             continue  # told before the connection was lost
                         subscribe = replace(subscribe, after=frame.seq)
-                    for one in in_order.reorder(frame) if subscribe.events else (frame,):
-                        yield one
+                    for ordered in in_order.reorder(frame) if subscribe.events else (frame,):
+                        yield ordered
             problem = "the hub closed the connection"
         except ConnectionLost as lost:
             problem = str(lost)

@@ -51,14 +51,14 @@ class WebSocketTransport:
         self._url = url
         self._token = token
         self._path = path  # of a unix socket
-        self._told: ProblemFrame | None = None  # what the hub said before it closed
+        self._problem_frame: ProblemFrame | None = None  # what the hub said before it closed
 
     @asynccontextmanager
     async def open(self, subscribe: Subscribe) -> AsyncGenerator[AsyncIterator[AnyHubFrame], None]:
         from websockets.asyncio.client import connect
         from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-        self._told = None
+        self._problem_frame = None
         where = "ws" + self._url.removeprefix("http") + PATH
         if self._path:  # nobody listens in on it: no TLS
             where = "ws" + where.removeprefix("wss").removeprefix("ws")
@@ -79,7 +79,7 @@ class WebSocketTransport:
                 await socket.send(encode(hello), text=True)
                 wanted = encode(subscribe)
                 if len(wanted) > SMALL and isinstance(refused := _frame(await socket.recv()), ProblemFrame):
-                    self._told = refused
+                    self._problem_frame = refused
                 await socket.send(wanted, text=True)
                 beating = asyncio.create_task(self._beat(socket))
                 try:
@@ -100,7 +100,7 @@ class WebSocketTransport:
         async for data in socket:
             frame = _frame(data)
             if isinstance(frame, ProblemFrame):
-                self._told = frame
+                self._problem_frame = frame
             elif not isinstance(frame, Welcome):
                 yield frame
 
@@ -110,12 +110,14 @@ class WebSocketTransport:
             await socket.send(encode(Beat(at=time.time())), text=True)
 
     def _closed(self, code: int, reason: str) -> Exception:
-        told = self._told
+        problem = self._problem_frame
         if code == CLOSE_UNAUTHENTICATED:
-            return Unauthorized(self._url, told.message if told else reason)
+            return Unauthorized(self._url, problem.message if problem else reason)
         if code in (CLOSE_BAD_FRAME, CLOSE_TOO_OLD):
-            return _final(told or ProblemFrame(code="", message=reason or f"the hub closed the stream ({code})"), code)
-        return ConnectionLost(told.message if told else reason or "the hub closed the connection", sent=True)
+            return _final(
+                problem or ProblemFrame(code="", message=reason or f"the hub closed the stream ({code})"), code
+            )
+        return ConnectionLost(problem.message if problem else reason or "the hub closed the connection", sent=True)
 
 
 class SseTransport:

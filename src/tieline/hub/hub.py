@@ -172,9 +172,9 @@ class Hub:
             return
         if answer.by in AUTOMATIC:
             return
-        said = {"session": whole.session, "ask": answer.ask, "tool": answer.tool, "decision": answer.decision}
+        details = {"session": whole.session, "ask": answer.ask, "tool": answer.tool, "decision": answer.decision}
         remember = "" if answer.remember == "once" else answer.remember
-        self.audit.record("decision", answer.by, answer.via, **said, remember=remember)
+        self.audit.record("decision", answer.by, answer.via, **details, remember=remember)
 
     def session_of(self, peer: LocalPeer) -> str:
         """The session that an agent's process belongs to; empty when it cannot be determined."""

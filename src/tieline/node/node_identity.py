@@ -34,8 +34,8 @@ def kept_id(path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     own = path.with_name(f".{path.name}.{os.getpid()}.{new_id()}")
     try:
-        if found := _read(path):
-            return found
+        if stored_id := _read(path):
+            return stored_id
         own.touch(mode=0o600)
         own.write_text(new_id() + "\n")
         if path.exists():  # empty, by a crash: a link would not replace it

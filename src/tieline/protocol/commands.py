@@ -283,9 +283,11 @@ def decode_envelope(data: bytes) -> CommandEnvelope:
     try:
         return _envelope(data)
     except msgspec.ValidationError:
-        found = _strange(data)
-        command = Unknown(said=str(found.command.get("name", ""))[:100])
-        return CommandEnvelope(id=found.id, command=command, by=found.by, at=found.at, expires_at=found.expires_at)
+        envelope = _strange(data)
+        command = Unknown(said=str(envelope.command.get("name", ""))[:100])
+        return CommandEnvelope(
+            id=envelope.id, command=command, by=envelope.by, at=envelope.at, expires_at=envelope.expires_at
+        )
 
 
 class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -53,20 +53,20 @@ def schema() -> dict[str, Any]:
 def _structs(part: str) -> list[type[Struct]]:
     """A module's own values; those that only others are made of have no tag of their own and no fields."""
     module = import_module(f"tieline.protocol.{part}")
-    found = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Struct)]
-    return [kind for kind in found if kind.__module__ == module.__name__ and kind.__struct_config__.tag != ""]
+    structs = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Struct)]
+    return [kind for kind in structs if kind.__module__ == module.__name__ and kind.__struct_config__.tag != ""]
 
 
 def _reached(kinds: list[type[Struct]]) -> set[type[Struct]]:
     """The types and all that their fields name."""
-    found: set[type[Struct]] = set()
+    reached: set[type[Struct]] = set()
     waiting: list[Any] = [msgspec.inspect.type_info(kind) for kind in kinds]
     while waiting:
         info = waiting.pop()
         if isinstance(info, msgspec.inspect.StructType):
-            if info.cls in found:
+            if info.cls in reached:
                 continue
-            found.add(info.cls)
+            reached.add(info.cls)
             waiting += [field.type for field in info.fields]
         elif isinstance(info, msgspec.inspect.UnionType):
             waiting += info.types
@@ -76,7 +76,7 @@ def _reached(kinds: list[type[Struct]]) -> set[type[Struct]]:
             waiting.append(info.item_type)
         elif hasattr(info, "item_types"):
             waiting += info.item_types
-    return found
+    return reached
 
 
 if __name__ == "__main__":

@@ -62,15 +62,15 @@ class AddressTrie(Generic[T]):
 
     def match(self, subject: str) -> T | None:
         node = self._root
-        found: T | None = None
+        longest_prefix: T | None = None
         for token in subject.split("."):
             below = node.children.get(token)
             if below is None:
-                return found
+                return longest_prefix
             node = below
             if node.prefix is not None:
-                found = node.prefix
-        return node.exact if node.exact is not None else found
+                longest_prefix = node.prefix
+        return node.exact if node.exact is not None else longest_prefix
 
     def all(self) -> Iterator[tuple[str, bool, T]]:
         """Address, whether it is a prefix, and what serves it."""

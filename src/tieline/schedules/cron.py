@@ -85,9 +85,9 @@ class Cron(Struct, frozen=True):
         for clock in self._clock_times(start):
             if clock > until:
                 break
-            for found in self._moments(clock, zone):
-                if found > moment and (best is None or found < best):
-                    best = found
+            for candidate in self._moments(clock, zone):
+                if candidate > moment and (best is None or candidate < best):
+                    best = candidate
                     # Of two that are near a change, the later one on the clock may come first.
                     until = min(until, clock + FURTHEST_JUMP if _clock_changes_near(clock, zone) else clock)
         assert best is not None, "every expression that is parsed has a time"
@@ -191,16 +191,16 @@ def _clock_changes_near(clock: datetime, zone: tzinfo) -> bool:
         return False
     days = (clock + timedelta(days=number) for number in (-2, -1, 0, 1, 2))
     offsets = [day.replace(tzinfo=zone).utcoffset() for day in days]
-    return any(one != other for one, other in pairwise(offsets))
+    return any(offset != following for offset, following in pairwise(offsets))
 
 
 def _values(expression: str, field: _Field, word: str) -> set[int]:
     values: set[int] = set()
     for part in word.split(","):
-        found = _PART.fullmatch(part)
-        if found is None:
+        match = _PART.fullmatch(part)
+        if match is None:
             raise _error(expression, f"{part!r} is not a valid {field.name}", _hint(field))
-        star, first, last, step = found.groups()
+        star, first, last, step = match.groups()
         low = field.low if star else _number(expression, field, first)
         high = _highest(field) if star else _number(expression, field, last) if last else low
         if last and high == 0 and field.high == _SUNDAY:

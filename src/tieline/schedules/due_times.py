@@ -76,11 +76,11 @@ def check(schedule: ScheduleFields, attachments: tuple[Attachment, ...] = ()) ->
             field="attachments",
             hint="Put large files where the agent can read them and name their path in the prompt.",
         )
-    for place, each in enumerate(attachments):
+    for index, each in enumerate(attachments):
         if each.path:
             hint = "Send its content as `data` (base64) with its `media_type`."
             raise UsageError(
-                "an attachment of a schedule cannot be a path", field=f"attachments[{place}].path", hint=hint
+                "an attachment of a schedule cannot be a path", field=f"attachments[{index}].path", hint=hint
             )
 
 

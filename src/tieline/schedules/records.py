@@ -95,11 +95,11 @@ class ScheduleStore:
 
     async def all_runs(self) -> dict[str, list[ScheduleRun]]:
         """By schedule, the newest first."""
-        found: dict[str, list[ScheduleRun]] = {}
+        runs_by_schedule: dict[str, list[ScheduleRun]] = {}
         for entry in reversed(await self.runs.entries()):
             run = decode_run(entry.value)
-            found.setdefault(run.schedule, []).append(run)
-        return found
+            runs_by_schedule.setdefault(run.schedule, []).append(run)
+        return runs_by_schedule
 
     async def claim(self, run: ScheduleRun) -> bool:
         """Whether the time was still to be had."""

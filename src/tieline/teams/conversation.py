@@ -176,12 +176,12 @@ class TeamConversation:
         if self.ended is not None or self.held or self.done_by:
             return []
         free = self.limits.parallel - len(self.running)
-        found: list[Participant] = []
+        speakers: list[Participant] = []
         for waiting in self.queue:
             if free > 0 and waiting.name not in self.running:
-                found.append(self.participants[waiting.name.casefold()])
+                speakers.append(self.participants[waiting.name.casefold()])
                 free -= 1
-        return found
+        return speakers
 
     def next_turns(self, starting: Collection[str] = ()) -> list[Participant]:
         """Agents whose turn is to begin now, within all limits. `starting`: those whose turn is already about to."""
@@ -452,13 +452,13 @@ class TeamConversation:
     def _spoke(self, speaker: Participant, text: str, markers: Markers) -> None:
         if markers.task:
             self.task = markers.task
-        said = self._say(speaker.name, without_markers(text))
+        number = self._say(speaker.name, without_markers(text))
         self._drop(markers.drop)
         if markers.done:
             self.done_by = speaker.name
         if markers.vote is not None:
             self._call_vote(speaker, markers.vote)
-        self._address(markers.next, speaker.name, said)
+        self._address(markers.next, speaker.name, number)
         self._address_always(speaker.name)
         self._close_vote()
         self._ask_if_silent(speaker.name)
@@ -585,9 +585,9 @@ class TeamConversation:
 def _with_calls(entry: TurnEnded, calls: list[MemberCalled]) -> tuple[str, Markers]:
     """What a member said in its turn: by its last words, and by tools."""
     texts = (without_markers(entry.text), *(call.text for call in calls))
-    said = (*(call.markers for call in calls), entry.markers)
+    all_markers = (*(call.markers for call in calls), entry.markers)
     speakers: dict[str, NextSpeaker] = {}
-    for speaker in (speaker for markers in said for speaker in markers.next):
+    for speaker in (speaker for markers in all_markers for speaker in markers.next):
         speakers.setdefault(speaker.name.casefold(), speaker)
-    markers = replace(entry.markers, next=tuple(speakers.values()), done=any(markers.done for markers in said))
+    markers = replace(entry.markers, next=tuple(speakers.values()), done=any(markers.done for markers in all_markers))
     return "\n\n".join(filter(None, texts)), markers

@@ -225,13 +225,13 @@ class Coordinator:
         if tree is None or self._worktrees is None:
             return participant.member.cwd
         await self._worktrees.make(tree)
-        place = tree.inside(participant.member.cwd)
-        await asyncio.to_thread(Path(place).mkdir, parents=True, exist_ok=True)
-        return place
+        directory = tree.inside(participant.member.cwd)
+        await asyncio.to_thread(Path(directory).mkdir, parents=True, exist_ok=True)
+        return directory
 
     async def _reviews(self, participant: Participant) -> list[Review]:
         """What those whom it reviews have committed since it was shown their changes last."""
-        found: list[Review] = []
+        reviews: list[Review] = []
         for name in participant.member.reviews:
             reviewed = self.conversation.find(name)
             work = reviewed.work if reviewed is not None else None
@@ -254,8 +254,8 @@ class Coordinator:
             except Exception as error:  # the turn begins all the same
                 log.exception("the changes of %s cannot be shown", reviewed.name)
                 review = review._replace(problem=_fault(error))
-            found.append(review)
-        return found
+            reviews.append(review)
+        return reviews
 
     async def _commit(self, began: TurnBegan) -> MemberWork | None:
         """What its turn changed, on the branch of its worktree. The same again changes nothing."""

@@ -37,10 +37,10 @@ def read_markers(text: str, printed: Collection[str] = ()) -> Markers:
     drop: list[str] = []
     task, done, ballot = "", False, ""
     vote: VoteCall | None = None
-    for found in _last_markers(text):
-        if any(_normal(found[0]) in other for other in printed):
+    for marker in _last_markers(text):
+        if any(_normal(marker[0]) in other for other in printed):
             continue
-        kind, value = found[1].upper(), (found[2] or "").strip()
+        kind, value = marker[1].upper(), (marker[2] or "").strip()
         if kind == "NEXT":
             for speaker in _speakers(value):
                 speakers.setdefault(speaker.name.casefold(), speaker)
@@ -63,27 +63,27 @@ def lines_with_markers(output: str) -> Iterator[str]:
 
 
 def _last_markers(text: str) -> list[re.Match[str]]:
-    found: list[re.Match[str]] = []
+    markers: list[re.Match[str]] = []
     for line, plain in reversed(list(_lines(text))):
         marker = _MARKER.fullmatch(line.strip()) if plain else None
         if marker is not None:
-            found.append(marker)
+            markers.append(marker)
         elif line.strip():
             break
-    return found[::-1]
+    return markers[::-1]
 
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:
     """Each line, and whether it is neither in a code block nor quoted."""
     fence = ""
     for line in text.splitlines():
-        found = _FENCE.fullmatch(line)
-        plain = not fence and not found and not _INDENTED.match(line) and not line.lstrip().startswith(">")
+        fence_match = _FENCE.fullmatch(line)
+        plain = not fence and not fence_match and not _INDENTED.match(line) and not line.lstrip().startswith(">")
         if fence:
-            if found and found["fence"].startswith(fence) and not found["info"].strip():
+            if fence_match and fence_match["fence"].startswith(fence) and not fence_match["info"].strip():
                 fence = ""
-        elif found:
-            fence = found["fence"]
+        elif fence_match:
+            fence = fence_match["fence"]
         yield line, plain
 
 
@@ -107,9 +107,9 @@ def _normal(marker: str) -> str:
 
 def _speakers(value: str) -> Iterator[NextSpeaker]:
     for name in _names(value):
-        found = _NAME.fullmatch(name)
-        if found:
-            yield NextSpeaker(found["name"].strip(), int(found["priority"] or USUAL_PRIORITY))
+        match = _NAME.fullmatch(name)
+        if match:
+            yield NextSpeaker(match["name"].strip(), int(match["priority"] or USUAL_PRIORITY))
 
 
 def _vote(value: str) -> VoteCall | None:

@@ -88,14 +88,14 @@ class MemberTools:
         if work is None or not work.commit:
             return MemberDiff(member=reviewed.name, branch=branch)
         tree = self._worktrees.find(conversation.id, reviewed.name, branch, reviewed.member.cwd)
-        found = await self._worktrees.diff(tree, tree.base, work.commit, file)
+        diff = await self._worktrees.diff(tree, tree.base, work.commit, file)
         end = offset + MAX_SHOWN
         return MemberDiff(
             member=reviewed.name,
             branch=branch,
-            files="" if offset else quotation(found.files[:MAX_FILE_LIST]),
-            diff=quotation(found.patch[offset:end]),
-            next_offset=end if end < len(found.patch) else 0,
+            files="" if offset else quotation(diff.files[:MAX_FILE_LIST]),
+            diff=quotation(diff.patch[offset:end]),
+            next_offset=end if end < len(diff.patch) else 0,
         )
 
     async def _turn_of(self, session: str) -> tuple[TeamConversation, TurnBegan]:

@@ -33,7 +33,7 @@ def as_context(reviews: Sequence[Review], budget: int, *, elsewhere: bool) -> st
     another machine."""
     parts: list[str] = []
     left, names_left = budget, MAX_FILE_LIST
-    for place, review in enumerate(reviews):
+    for index, review in enumerate(reviews):
         heading = f"{HEADING}{review.member}]\nThe branch {review.branch}"
         if review.diff is None:
             parts.append(f"{heading} cannot be shown: {' '.join(review.problem.split())}")
@@ -46,7 +46,7 @@ def as_context(reviews: Sequence[Review], budget: int, *, elsewhere: bool) -> st
         if len(files) < len(review.diff.files):
             lines.append(f"(the list of files is longer: `{command} --stat`{where})")
         names_left -= len(files)
-        shown = _whole_lines(review.diff.patch, left // (len(reviews) - place))
+        shown = _whole_lines(review.diff.patch, left // (len(reviews) - index))
         lines += filter(None, (quotation(shown),))
         if missing := len(review.diff.patch) - len(shown):
             more = f"{missing:,}" if review.diff.whole else f"more than {missing:,}"

@@ -55,11 +55,11 @@ class SpeakingQueue:
 
     def take(self, name: str) -> Waiting | None:
         """It speaks now; those that were addressed before it are passed over."""
-        for place, waiting in enumerate(self._waiting):
+        for index, waiting in enumerate(self._waiting):
             if waiting.name == name:
-                for other in self._waiting[:place]:
+                for other in self._waiting[:index]:
                     other.passed_over += 1
-                return self._waiting.pop(place)
+                return self._waiting.pop(index)
         return None
 
     def drop(self, name: str) -> bool:

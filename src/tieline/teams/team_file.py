@@ -103,15 +103,15 @@ def _wrong(content: dict[str, Any]) -> list[Mistake]:
 
 def _out_of_reach(members: list[dict[str, Any]], cwd: str) -> Iterator[Mistake]:
     """What a text needs of the place where its file would be."""
-    for place, member in enumerate(members):
+    for index, member in enumerate(members):
         if member.get("instructions_file"):
             hint = "Write the text itself, as `instructions`."
-            yield Mistake(("members", place, "instructions_file"), "the file is not at hand here", hint)
+            yield Mistake(("members", index, "instructions_file"), "the file is not at hand here", hint)
         folder = Path("" if member.get("node") else cwd, member.get("cwd", "."))
         if member.get("agent") and "\0" in str(folder):
-            yield Mistake(("members", place, "cwd"), "it is not a path")
+            yield Mistake(("members", index, "cwd"), "it is not a path")
         elif member.get("agent") and not folder.is_absolute():
-            yield Mistake(("members", place, "cwd"), f"{folder} is not an absolute path", "Give the whole path.")
+            yield Mistake(("members", index, "cwd"), f"{folder} is not an absolute path", "Give the whole path.")
 
 
 def check_team(team: Team) -> Iterator[Mistake]:
@@ -121,9 +121,9 @@ def check_team(team: Team) -> Iterator[Mistake]:
     if not 1 <= len(team.members) <= MAX_MEMBERS:
         yield Mistake(("members",), f"a team has 1 to {MAX_MEMBERS} members, this one {len(team.members)}")
     names: dict[str, int] = {}
-    for place, member in enumerate(team.members):
-        here = ("members", place)
-        if (first := names.setdefault(member.name.casefold(), place)) != place:
+    for index, member in enumerate(team.members):
+        here = ("members", index)
+        if (first := names.setdefault(member.name.casefold(), index)) != index:
             yield Mistake((*here, "name"), f"{member.name} is the name of member {first + 1} already")
         yield from check_member(member, here)
         yield from _check_reviews(member, team.members, here)
@@ -147,8 +147,8 @@ def check_member(member: TeamMember, here: tuple[str | int, ...] = ()) -> Iterat
         kind for kind, given in (("agent", member.agent), ("human", member.human), ("session", member.session)) if given
     ]
     if len(kinds) != 1:
-        found = " and ".join(kinds) or "none of them"
-        yield Mistake(here, f"a member has an agent, a session or is human; {member.name} has {found}")
+        given_kinds = " and ".join(kinds) or "none of them"
+        yield Mistake(here, f"a member has an agent, a session or is human; {member.name} has {given_kinds}")
     if member.system and member.instructions_file:
         yield Mistake((*here, "instructions_file"), "there are instructions already")
     if isinstance(member.policy, str) and member.policy not in PRESETS:
@@ -201,21 +201,21 @@ def _known(members: tuple[TeamMember, ...]) -> str:
 def _check_reviews(
     member: TeamMember, members: tuple[TeamMember, ...], here: tuple[str | int, ...]
 ) -> Iterator[Mistake]:
-    place = (*here, "reviews")
+    path = (*here, "reviews")
     for name in member.reviews:
         reviewed = next((each for each in members if each.name.casefold() == name.casefold()), None)
         if reviewed is None:
-            yield Mistake(place, f"no member is called {name}", _known(members))
+            yield Mistake(path, f"no member is called {name}", _known(members))
         elif reviewed.name.casefold() == member.name.casefold():
-            yield Mistake(place, f"{name} is this member itself")
+            yield Mistake(path, f"{name} is this member itself")
         elif not reviewed.worktree:
             hint = f"Give {reviewed.name} worktree = true."
-            yield Mistake(place, f"{reviewed.name} has no worktree, so there is no diff of its own", hint)
+            yield Mistake(path, f"{reviewed.name} has no worktree, so there is no diff of its own", hint)
 
 
 def _shared_directories(members: tuple[TeamMember, ...]) -> Iterator[Mistake]:
     places: dict[tuple[str, str], str] = {}
-    for place, member in enumerate(members):
+    for index, member in enumerate(members):
         if (
             member.agent
             and not member.worktree
@@ -223,7 +223,7 @@ def _shared_directories(members: tuple[TeamMember, ...]) -> Iterator[Mistake]:
         ):
             problem = f"{member.name} and {first} share a directory, and parallel lets them work at the same time"
             hint = "Give each a directory or a worktree of its own, or set parallel = 1."
-            yield Mistake(("members", place, "cwd"), problem, hint)
+            yield Mistake(("members", index, "cwd"), problem, hint)
 
 
 def _with_instructions(
@@ -231,7 +231,7 @@ def _with_instructions(
 ) -> tuple[list[dict[str, Any]], list[Mistake]]:
     whole: list[dict[str, Any]] = []
     problems: list[Mistake] = []
-    for place, member in enumerate(members):
+    for index, member in enumerate(members):
         changed = dict(member)
         if not (member.get("human") or member.get("session") or member.get("node")):
             changed["cwd"] = os.path.realpath(cwd / member.get("cwd", "."))  # `resolve` fails at a circle of links
@@ -239,7 +239,7 @@ def _with_instructions(
             try:
                 changed["instructions"] = _text(folder / file, MAX_INSTRUCTIONS)
             except (OSError, ValueError) as error:
-                problems.append(Mistake(("members", place, "instructions_file"), f"cannot read {file}: {error}"))
+                problems.append(Mistake(("members", index, "instructions_file"), f"cannot read {file}: {error}"))
         whole.append(changed)
     return whole, problems
 

@@ -73,8 +73,8 @@ class Teams:
 
     async def records(self) -> list[p.TeamRecord]:
         """The last active first."""
-        found = [decode_record(entry.value) for entry in await self._table.entries()]
-        return sorted(found, key=lambda record: record.active_at, reverse=True)
+        records = [decode_record(entry.value) for entry in await self._table.entries()]
+        return sorted(records, key=lambda record: record.active_at, reverse=True)
 
     async def view(self, id: str) -> p.TeamView:
         return (await self.folded(id)).view()
@@ -82,7 +82,7 @@ class Teams:
     async def entries(self, id: str, *, after: int = 0, limit: int = 100, wait_s: float = 0.0) -> p.TeamEntries:
         """Entries of the log after a cursor; with `wait_s`, waits that long for the first."""
         await self._known(id)
-        found: list[p.TeamEntry] = []
+        entries: list[p.TeamEntry] = []
         more = False
         if wait_s > 0 and await self._bus.last(subject(id)) <= after:
             try:
@@ -92,11 +92,11 @@ class Teams:
                 pass
         async with aclosing(self._bus.read(subject(id), after=after, follow=False)) as records:
             async for record in records:
-                if len(found) >= limit:
+                if len(entries) >= limit:
                     more = True
                     break
-                found.append(p.TeamEntry(seq=record.seq, entry=decode_entry(record.data)))
-        return p.TeamEntries(entries=tuple(found), status=(await self._known(id)).status, more=more)
+                entries.append(p.TeamEntry(seq=record.seq, entry=decode_entry(record.data)))
+        return p.TeamEntries(entries=tuple(entries), status=(await self._known(id)).status, more=more)
 
     async def entries_before(self, id: str, *, before: int, limit: int = 100) -> p.TeamEntries:
         """The last entries before a cursor. The bus reads forward only: looks back a little, then further, until there
@@ -107,16 +107,16 @@ class Teams:
         while True:
             back *= LOOK_BACK
             start = max(0, end - 1 - back)
-            found: deque[Record] = deque(maxlen=limit + 1)
+            newest: deque[Record] = deque(maxlen=limit + 1)
             async with aclosing(self._bus.read(subject(id), after=start, follow=False)) as records:
                 async for record in records:
                     if record.seq >= end:
                         break
-                    found.append(record)
-            if len(found) > limit or start < max(first, 1):
+                    newest.append(record)
+            if len(newest) > limit or start < max(first, 1):
                 break
-        page = [p.TeamEntry(seq=record.seq, entry=decode_entry(record.data)) for record in list(found)[-limit:]]
-        return p.TeamEntries(entries=tuple(page), status=status, more=len(found) > limit)
+        page = [p.TeamEntry(seq=record.seq, entry=decode_entry(record.data)) for record in list(newest)[-limit:]]
+        return p.TeamEntries(entries=tuple(page), status=status, more=len(newest) > limit)
 
     # --- what people do ---
 
@@ -127,8 +127,8 @@ class Teams:
             return await self.view(id)
         if problem := next(check_team(new.team), None):
             raise UsageError(problem.problem, field=".".join(map(str, problem.path)), hint=problem.hint)
-        for place, member in enumerate(new.team.members):
-            _check_resolved(member, f"members.{place}")
+        for index, member in enumerate(new.team.members):
+            _check_resolved(member, f"members.{index}")
         task = (new.task or new.team.task).strip()
         if not task:
             raise UsageError("the team has no task", field="task", hint="Say what it shall do.")

@@ -73,8 +73,8 @@ def turn_prompt(
     budget = conversation.limits.context_chars
     changes = as_context(reviews, budget, elsewhere=bool(participant.member.node))
     export = f"`tieline team export {conversation.id}`"
-    said = _within(context, budget, conversation.forgotten(participant), export)
-    if happened := "\n\n".join(filter(None, (said, changes))):
+    context_text = _within(context, budget, conversation.forgotten(participant), export)
+    if happened := "\n\n".join(filter(None, (context_text, changes))):
         parts.append(f"[CONTEXT]\n{happened}")
     parts.append(f"[MESSAGE]\n{_within(addressed, MAX_TEXT, 0, export) or 'It is your turn.'}")
     return "\n\n".join(parts)

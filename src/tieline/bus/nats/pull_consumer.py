@@ -31,7 +31,7 @@ class Meta(NamedTuple):
     """What the server says of a message, from its reply subject."""
 
     seq: int
-    place: int  # in the consumer's own count: a gap in it is a lost message
+    consumer_seq: int  # in the consumer's own count: a gap in it is a lost message
     at: float
     pending: int
 
@@ -184,7 +184,7 @@ async def ordered(
         if not follow and made.num_pending == 0:
             await _forget(link, stream, consumer)
             return
-        place = 0
+        last_consumer_seq = 0
         try:
             async with PullConsumer(link, stream, consumer) as pull:
                 while True:
@@ -192,9 +192,9 @@ async def ordered(
                     if message is None:
                         return
                     about = meta(message)
-                    if about.place != place + 1:
+                    if about.consumer_seq != last_consumer_seq + 1:
                         raise ConnectionError("a message was lost")
-                    place = about.place
+                    last_consumer_seq = about.consumer_seq
                     if about.seq > cursor:
                         cursor = about.seq
                         yield message, about

@@ -54,31 +54,31 @@ def card(note: AskNote, *, content: bool) -> AskCard:
     may = not note.withheld and not note.at_terminal and not note.missing and note.kind != "question"
     if units(whole) <= LIMIT and not note.missing:
         return AskCard((), whole, (units(head) + 2, units(note.content)), may)
-    found = pieces(note.content, ROOM)
-    shown = found[:MAX_MESSAGES]
-    numbered = tuple(f"{place}/{len(found)}\n{piece}" for place, piece in enumerate(shown, 1))
-    left = sum(map(len, found[MAX_MESSAGES:])) + note.missing
+    all_pieces = pieces(note.content, ROOM)
+    shown = all_pieces[:MAX_MESSAGES]
+    numbered = tuple(f"{number}/{len(all_pieces)}\n{piece}" for number, piece in enumerate(shown, 1))
+    left = sum(map(len, all_pieces[MAX_MESSAGES:])) + note.missing
     if not left:
-        return AskCard(numbered, f"{head}\n\nAll of it is above, in {len(found)} messages.{foot}", allow=may)
+        return AskCard(numbered, f"{head}\n\nAll of it is above, in {len(all_pieces)} messages.{foot}", allow=may)
     follows = "" if note.at_terminal else ", so it can only be denied here"
-    told = f"{left} characters of it are not shown here{follows}. {see}"
-    return AskCard(numbered, f"{head}\n\n{told}{foot}")
+    notice = f"{left} characters of it are not shown here{follows}. {see}"
+    return AskCard(numbered, f"{head}\n\n{notice}{foot}")
 
 
 def pieces(text: str, limit: int) -> list[str]:
     """The text in pieces that joined are the text: broken after a line where there is one, else anywhere."""
-    found: list[str] = []
+    finished: list[str] = []
     current, size = "", 0
     for line in text.splitlines(keepends=True):
         if size + units(line) <= limit:
             current, size = current + line, size + units(line)
             continue
         if current:
-            found.append(current)
+            finished.append(current)
         *full, current = _chunks(line, limit)
-        found += full
+        finished += full
         size = units(current)
-    return [*found, current] if current else found
+    return [*finished, current] if current else finished
 
 
 def _chunks(line: str, limit: int) -> list[str]:

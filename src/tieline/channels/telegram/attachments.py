@@ -24,7 +24,7 @@ class Attachments:
 
     async def of(self, message: Message) -> tuple[AttachmentRef, ...]:
         """The file of a message, if it has one. Raises Trouble when it cannot be had."""
-        found = (
+        file = (
             message.document
             or message.voice
             or message.audio
@@ -32,16 +32,16 @@ class Attachments:
             or message.animation
             or (message.photo[-1] if message.photo else None)
         )
-        if found is None:
+        if file is None:
             return ()
-        name: str = getattr(found, "file_name", None) or ("photo.jpg" if message.photo else "file")
-        kind: str = getattr(found, "mime_type", None) or ("image/jpeg" if message.photo else "application/octet-stream")
+        name: str = getattr(file, "file_name", None) or ("photo.jpg" if message.photo else "file")
+        kind: str = getattr(file, "mime_type", None) or ("image/jpeg" if message.photo else "application/octet-stream")
         if self._folder is None:
             raise TelegramError("there is no directory to store files in", again=False)
-        if (found.file_size or 0) > self._max_file:
+        if (file.file_size or 0) > self._max_file:
             raise TelegramError(f"the file is larger than {self._max_file} bytes", again=False)
-        path = self._folder / f"{_safe(found.file_unique_id)[:64]}-{_safe(name)[-80:]}"
-        size = await self._fetch(found.file_id, path)
+        path = self._folder / f"{_safe(file.file_unique_id)[:64]}-{_safe(name)[-80:]}"
+        size = await self._fetch(file.file_id, path)
         return (AttachmentRef(url=path.absolute().as_uri(), name=name[:200], media_type=kind[:100], size=size),)
 
     async def _fetch(self, id: str, path: Path) -> int:

@@ -98,8 +98,8 @@ async def tried(call: Awaitable[T]) -> T:
     except (TelegramNetworkError, TelegramServerError) as error:
         raise TelegramError(f"Telegram cannot be reached: {error.message}", again=True) from None
     except AiogramError as error:
-        told = getattr(error, "message", "") or type(error).__name__
-        raise TelegramError(f"Telegram rejects the request: {str(told)[:300]}", again=False) from None
+        message = getattr(error, "message", "") or type(error).__name__
+        raise TelegramError(f"Telegram rejects the request: {str(message)[:300]}", again=False) from None
     except (ClientError, OSError, asyncio.IncompleteReadError) as error:
         raise TelegramError(f"Telegram cannot be reached: {type(error).__name__}", again=True) from None
 

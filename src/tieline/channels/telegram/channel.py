@@ -211,13 +211,13 @@ class Telegram:
                     await tried(self._bot.delete_webhook())  # with one set, Telegram refuses to be polled
                     self._name = (await tried(self._bot.get_me())).username or "bot"
                 request = RawUpdates(offset=offset, timeout=POLL_S, allowed_updates=UPDATES)
-                found = await tried(self._bot(request, request_timeout=POLL_S + int(self._config.timeout_s)))
-                await self._hear_all(found)
+                raw_updates = await tried(self._bot(request, request_timeout=POLL_S + int(self._config.timeout_s)))
+                await self._hear_all(raw_updates)
                 # Only now are they confirmed: what was not stored comes again.
-                offset = max([offset, *(each["update_id"] + 1 for each in found if _numbered(each))])
+                offset = max([offset, *(each["update_id"] + 1 for each in raw_updates if _numbered(each))])
                 failures = 0
                 self._problem = ""
-                if found and not any(map(_numbered, found)):
+                if raw_updates and not any(map(_numbered, raw_updates)):
                     raise TelegramError("Telegram sent an update without an id", again=True)
             except (TelegramError, *OUTCOME_UNKNOWN) as error:
                 failures += 1
@@ -226,10 +226,10 @@ class Telegram:
                 failures += 1
                 await self._wait_after(TelegramError(f"polling failed: {type(error).__name__}", again=True), failures)
 
-    async def _hear_all(self, found: list[dict[str, Any]]) -> None:
+    async def _hear_all(self, raw_updates: list[dict[str, Any]]) -> None:
         """Each chat's in order, the chats at the same time."""
         by_chat: dict[int, list[Update]] = {}
-        for raw in found:
+        for raw in raw_updates:
             update = read_update(raw, self._bot)
             if update is None:
                 continue  # nothing that we understand: skipped, or it would come again for ever

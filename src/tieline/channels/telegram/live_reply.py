@@ -137,8 +137,8 @@ class LiveReply:
 
     async def _tell(self, receipt: MessageReceipt, reason: str) -> None:
         why = next((step.detail for step in reversed(receipt.steps) if step.detail), "")
-        said = "It could not be delivered" if receipt.state in ("expired", "dead") else "No answer will come"
-        words = f"{said}: {why[:500] or NO_ANSWER_TEXTS.get(reason, reason)}"
+        outcome = "It could not be delivered" if receipt.state in ("expired", "dead") else "No answer will come"
+        words = f"{outcome}: {why[:500] or NO_ANSWER_TEXTS.get(reason, reason)}"
         await self._try(lambda: self._outbound.text(self.chat, words))
 
     async def _try(self, speak: Callable[[], Awaitable[object]]) -> None:

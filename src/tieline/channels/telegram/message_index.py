@@ -36,7 +36,7 @@ class MessageIndex:
         self._relay = relay
         self._near: OrderedDict[str, bytes] = OrderedDict()
 
-    async def told(self, chat: int, message: int, envelope: Envelope) -> None:
+    async def remember_sent(self, chat: int, message: int, envelope: Envelope) -> None:
         about = MessageSubject(envelope.id, envelope.reply_to or envelope.sender, envelope.thread)
         await self._keep(f"said.{chat}.{message}", msgspec.json.encode(about))
 

@@ -64,19 +64,19 @@ class Outbound:
                 try:
                     await self.edit(chat, instead_of, piece)
                     self._keep(self._progress, envelope.id, number + 1)
-                    await self._told(chat, instead_of, envelope, piece)
+                    await self._remember_sent(chat, instead_of, envelope, piece)
                     continue
                 except TelegramError as error:
                     if error.again:
                         raise
             sent = await self.text(chat, piece)
             self._keep(self._progress, envelope.id, number + 1)
-            await self._told(chat, sent.message_id, envelope, piece)
+            await self._remember_sent(chat, sent.message_id, envelope, piece)
         for number, file in enumerate(payload.attachments, len(pieces)):
             if number >= done:
                 sent = await self._file(chat, file)
                 self._keep(self._progress, envelope.id, number + 1)
-                await self._told(chat, sent.message_id, envelope, "")
+                await self._remember_sent(chat, sent.message_id, envelope, "")
         self._progress.pop(envelope.id, None)
 
     async def ask(self, chat: int, note: AskNote, envelope: Envelope) -> None:
@@ -94,7 +94,7 @@ class Outbound:
             self._keep(self._progress, envelope.id, number + 1)
         sent = await self._send(chat, made.text, _code(*made.code), keyboard)
         await self._memory.showed(chat, note.id, sent.message_id)
-        await self._told(chat, sent.message_id, envelope, made.text)
+        await self._remember_sent(chat, sent.message_id, envelope, made.text)
         self._progress.pop(envelope.id, None)
 
     async def text(self, chat: int, piece: str) -> Message:
@@ -160,9 +160,9 @@ class Outbound:
             return None
         return path if fits and any(path.is_relative_to(folder) for folder in folders) else None
 
-    async def _told(self, chat: int, message: int, envelope: Envelope, text: str) -> None:
+    async def _remember_sent(self, chat: int, message: int, envelope: Envelope, text: str) -> None:
         self._keep(self._last, chat, SentParts(envelope, text))
-        await self._memory.told(chat, message, envelope)
+        await self._memory.remember_sent(chat, message, envelope)
 
     @staticmethod
     def _keep(where: OrderedDict[K, V], key: K, value: V) -> None:

@@ -113,13 +113,13 @@ class Webhook:
         status = response.status_code
         if response.is_success:
             return delivered(text=answer)
-        told = f"the server responded with status {status}"
+        problem = f"the server responded with status {status}"
         if status in AGAIN or status >= 500:
             wait = max(BACKOFF.delay(attempt), _retry_after(response.headers.get("retry-after", "")))
-            return failed("delivery_failed", told, retry_after_s=wait)
+            return failed("delivery_failed", problem, retry_after_s=wait)
         if response.is_redirect:
-            return dead("rejected", f"{told}: redirects are not followed; configure the final url")
-        return dead("rejected", told)
+            return dead("rejected", f"{problem}: redirects are not followed; configure the final url")
+        return dead("rejected", problem)
 
     # --- in --------------------------------------------------------------------------------------------
 
@@ -184,10 +184,10 @@ class Webhook:
                 return payload, answers if isinstance(answers, str) else ""
         if not self._config.text:
             return Payload("", value, kind), ""
-        found = _at(value, self._config.text)
-        if not isinstance(found, str) or not found.strip():
+        extracted_text = _at(value, self._config.text)
+        if not isinstance(extracted_text, str) or not extracted_text.strip():
             raise HookRefused(422, "no_text", f"there is no text at {self._config.text}", field=self._config.text)
-        return Payload(found), ""
+        return Payload(extracted_text), ""
 
     async def _route(self, relay: RelayAccess, request: HookRequest, answers: str) -> tuple[str, str, Limits | None]:
         """Where it goes, the message it comes of, and what the loop header leaves of the budget."""
@@ -217,8 +217,8 @@ def _note(id: str) -> str:
     return f"sent.{id}"
 
 
-def _at(value: Any, place: str) -> Any:
-    for name in place.split("."):
+def _at(value: Any, path: str) -> Any:
+    for name in path.split("."):
         if not isinstance(value, dict):
             return None
         value = cast(dict[str, Any], value).get(name)

@@ -44,14 +44,14 @@ def trail(headers: Mapping[str, str]) -> LoopState | None:
     value = headers.get(HEADER, "")
     if not value or len(value) > _MAX:
         return None
-    found = dict(_PAIR.findall(value))
+    fields = dict(_PAIR.findall(value))
 
     def number(name: str) -> int | None:
-        text = found.get(name, "")
+        text = fields.get(name, "")
         return int(text) if text.isdigit() and len(text) <= 12 else None
 
     return LoopState(
-        id=found.get("id", ""),
+        id=fields.get("id", ""),
         hops=number("hops") or 0,
         max_hops=number("max-hops") or 0,
         calls=number("calls"),

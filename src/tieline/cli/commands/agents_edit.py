@@ -50,8 +50,8 @@ class AgentChange(Struct, frozen=True, kw_only=True):
 
 def add(new: NewAgent, *, json: bool) -> None:
     environ = environment.inherited()
-    place = environment.config_path(environ)
-    config = configuration.load() if not place or Path(place).exists() else Config(environ=environ)
+    config_file = environment.config_path(environ)
+    config = configuration.load() if not config_file or Path(config_file).exists() else Config(environ=environ)
     values = _table_for(new, config)
     _check(new, values, config)
 

@@ -54,18 +54,18 @@ def _show_of_node(name: str, given: str, *, refresh: bool, json: bool) -> int:
 
     async def work(client: Client) -> int:
         node = await hub_connection.find_node(client, given)
-        told = await client.list_models(node.id, name)
-        if isinstance(told, CommandView):
-            return hub_connection.print_outcome(told, str, json=json)
-        models = tuple(ListedModel(name=each, efforts=told.model_efforts.get(each)) for each in told.models)
+        result = await client.list_models(node.id, name)
+        if isinstance(result, CommandView):
+            return hub_connection.print_outcome(result, str, json=json)
+        models = tuple(ListedModel(name=each, efforts=result.model_efforts.get(each)) for each in result.models)
         report = ModelReport(
             agent=name,
-            version=told.version,
-            seen_at=told.models_seen_at,
-            stale=told.models_stale,
+            version=result.version,
+            seen_at=result.models_seen_at,
+            stale=result.models_stale,
             certain=None,
             models=models,
-            problem="that machine could not ask it again" if told.models_stale else "",
+            problem="that machine could not ask it again" if result.models_stale else "",
             node=node.name or node.id,
         )
         return _print(report, json=json)
@@ -131,5 +131,5 @@ def warn_of_model(agent: str, model: str, config: Config) -> None:
             kept = ModelListFile(paths.models_file(config.environ)).get(registry.create(agent, config), agent)
         except TielineError:  # it is said in its place
             return
-    if kept is not None and (said := unlisted_model(kept.models, model)):
-        print(f"warning: the model {one_line(model, 100)}: {one_line(said, 400)}", file=sys.stderr)
+    if kept is not None and (explanation := unlisted_model(kept.models, model)):
+        print(f"warning: the model {one_line(model, 100)}: {one_line(explanation, 400)}", file=sys.stderr)

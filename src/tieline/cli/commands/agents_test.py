@@ -123,13 +123,13 @@ def _confirm(names: Sequence[str], prompt: str) -> None:
 
 async def run_checks(report: AgentReport, config: Config, tell: OnResult = lambda result: None) -> AgentTestResult:
     """The driver contract over the scripted model. Never raises for what the agent does."""
-    result = replace(_found(report), model="scripted")
+    result = replace(_result_of(report), model="scripted")
     with TemporaryDirectory(prefix="tieline-test-", ignore_cleanup_errors=True) as folder:
-        home, place = Path(folder) / "home", Path(folder) / "work"
-        place.mkdir()
+        home, workspace = Path(folder) / "home", Path(folder) / "work"
+        workspace.mkdir()
         try:
             async with installed_rig(report.name, report.path, home, config) as rig:
-                checking = AgentChecks(rig, place, model=rig.model, another_model=rig.another_model, report=tell)
+                checking = AgentChecks(rig, workspace, model=rig.model, another_model=rig.another_model, report=tell)
                 checks = await checking.run()
         except TielineError as error:
             return replace(result, problem=error.message, hint=error.hint)
@@ -145,7 +145,7 @@ async def open_and_ask(
     report: AgentReport, prompt: str, config: Config, *, accept_unenforced: bool = False
 ) -> AgentTestResult:
     """Never raises: what is wrong is in it. Without a prompt no model is called, so that it costs nothing."""
-    result = _found(report)
+    result = _result_of(report)
     if not report.found or report.problem:
         return result
     if report.signed_in is False:
@@ -158,7 +158,7 @@ async def open_and_ask(
         return replace(result, problem=f"it did not open within {OPEN_S:g} s", hint="Start it by hand to see why.")
 
 
-def _found(report: AgentReport) -> AgentTestResult:
+def _result_of(report: AgentReport) -> AgentTestResult:
     return AgentTestResult(
         name=report.name,
         works=False,
@@ -175,9 +175,9 @@ async def _open_and_prompt(
     result: AgentTestResult, prompt: str, config: Config, accept_unenforced: bool
 ) -> AgentTestResult:
     """In an empty directory, where it may read and nothing else."""
-    with TemporaryDirectory(prefix="tieline-test-", ignore_cleanup_errors=True) as place:
+    with TemporaryDirectory(prefix="tieline-test-", ignore_cleanup_errors=True) as directory:
         session = open_session(
-            result.name, cwd=place, policy="read-only", config=config, accept_unenforced=accept_unenforced
+            result.name, cwd=directory, policy="read-only", config=config, accept_unenforced=accept_unenforced
         )
         async with asyncio.timeout(OPEN_S):
             await session.__aenter__()

@@ -90,8 +90,8 @@ class AnsweringStream:
                     return
                 frame = waiting.result()
                 if isinstance(frame, EventFrame) and isinstance(answer := frame.event, Answer):
-                    said = self._answered_here.pop(answer.ask, None)
-                    frame = replace(frame, event=with_local_author(answer, said))
+                    local_answer = self._answered_here.pop(answer.ask, None)
+                    frame = replace(frame, event=with_local_author(answer, local_answer))
                 yield frame
                 come.update(ask.id for ask in _asks_of(frame))
                 for ask in [self._open[id] for id in self._deciding if id in come and id in self._open]:

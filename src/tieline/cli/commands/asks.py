@@ -40,8 +40,8 @@ def decide(
                 field="ask",
                 hint=f"tieline answer {short_id(record.id)} …",
             )
-        said = Answer(record.id, decision, remember=how)
-        check(record.ask, said)  # before anything is shown as if it could be
+        proposed = Answer(record.id, decision, remember=how)
+        check(record.ask, proposed)  # before anything is shown as if it could be
         if decision == "allow" and not json:  # nobody allows unseen what came up a moment ago
             await show_asks(client, record)
         if how != "once":
@@ -70,11 +70,13 @@ async def _decide_by_key(client: Client, record: AskRecord) -> int:
     with keys:
         console = Console(markup=False, emoji=False, highlight=False)
         try:
-            said = await PermissionPrompter(session.agent, console, keys, cwd=session.cwd).ask(record.ask)
+            chosen = await PermissionPrompter(session.agent, console, keys, cwd=session.cwd).ask(record.ask)
         except TerminalGone:
             print_error("tieline: nothing was decided")
             return FAILED
-    decision = Decision(decision=said.decision, reason=said.reason, answers=said.answers, remember=said.remember)
+    decision = Decision(
+        decision=chosen.decision, reason=chosen.reason, answers=chosen.answers, remember=chosen.remember
+    )
     return await send_decision(client, record, decision, json=False)
 
 
@@ -85,8 +87,8 @@ def answer(given: str, answers: Sequence[str], *, text: Sequence[str] = (), json
         record = await select_ask(client, given, "answer")
         if answers and text:
             raise UsageError("give choices or --text, not both", field="text", hint="Give one or the other.")
-        said = answers or text
-        if not said:
+        given_answers = answers or text
+        if not given_answers:
             await show_asks(client, record)
             return 0
         check(record.ask, Answer(record.id, "allow"))
@@ -94,13 +96,15 @@ def answer(given: str, answers: Sequence[str], *, text: Sequence[str] = (), json
             hint = f"tieline approve {short_id(record.id)}, or tieline deny"
             raise UsageError(f"this ask is a {record.ask.kind}, not a question", field="ask", hint=hint)
         asked = record.ask.questions
-        if len(said) != len(asked):
+        if len(given_answers) != len(asked):
             listed = "\n  ".join(f"{number}. {one_line(each.text)}" for number, each in enumerate(asked, 1))
             raise UsageError(
-                f"{len(said)} answers to {len(asked)} questions", field="answers", hint=f"One for each:\n  {listed}"
+                f"{len(given_answers)} answers to {len(asked)} questions",
+                field="answers",
+                hint=f"One for each:\n  {listed}",
             )
         of = free_answer if text else chosen_labels
-        chosen = {each.id: of(each, words) for each, words in zip(asked, said, strict=True)}
+        chosen = {each.id: of(each, words) for each, words in zip(asked, given_answers, strict=True)}
         return await send_decision(client, record, Decision(decision="allow", answers=chosen), json=json)
 
     return hub_connection.run_with_client(work)
@@ -110,13 +114,13 @@ def show(given: str = "", *, json: bool = False) -> int:
     """What waits for a decision, each whole, with where it comes from."""
 
     async def work(client: Client) -> int:
-        found = [await hub_connection.find_ask(client, given)] if given else await client.asks()
+        asks = [await hub_connection.find_ask(client, given)] if given else await client.asks()
         if json:
-            print_json(found[0] if given else found)
+            print_json(asks[0] if given else asks)
             return 0
-        if not found:
+        if not asks:
             print_error("tieline: no ask is waiting for a decision")
-        await show_asks(client, *found)
+        await show_asks(client, *asks)
         return 0
 
     return hub_connection.run_with_client(work)
@@ -140,8 +144,8 @@ def chosen_labels(question: Question, given: str) -> tuple[str, ...]:
         return next((label for label in labels if label.casefold() == part.casefold()), "")
 
     whole = given.strip()
-    if found := known(whole):
-        return (found,)
+    if label := known(whole):
+        return (label,)
     parts = [part.strip() for part in whole.split(",") if part.strip()]
     if question.many and parts and all(map(known, parts)):
         return tuple(dict.fromkeys(map(known, parts)))

@@ -23,19 +23,19 @@ def show(*, kind: str, since: str, limit: int, json: bool) -> int:
     wanted, earliest = cast("AuditKind | None", kind or None), parse_moment("since", since)
 
     async def work(client: Client) -> int:
-        found: list[AuditLine] = []
-        while len(found) < limit:
-            before = found[-1].seq if found else 0
-            page = await client.audit(before=before, since=earliest, kind=wanted, limit=min(PAGE, limit - len(found)))
+        lines: list[AuditLine] = []
+        while len(lines) < limit:
+            before = lines[-1].seq if lines else 0
+            page = await client.audit(before=before, since=earliest, kind=wanted, limit=min(PAGE, limit - len(lines)))
             if not page:
                 break
-            found += page
+            lines += page
         if json:
-            print_json(found)
-        elif not found:
+            print_json(lines)
+        elif not lines:
             print("Nothing is in the audit log.")
         else:
-            print_rows(TITLES, [_row(line) for line in found])
+            print_rows(TITLES, [_row(line) for line in lines])
         return 0
 
     return hub_connection.run_with_client(work)

@@ -74,17 +74,17 @@ def pull_request(given: str, title: str, body: str, *, yes: bool, json: bool) ->
 def _run(given: str, act: Act, *, yes: bool, json: bool) -> int:
     async def work(client: Client) -> int:
         session = (await hub_connection.find_session(client, given)).id
-        told = await act(client, session, "")
-        if isinstance(told, ChangeOutcome) and told.plan is not None:
+        outcome = await act(client, session, "")
+        if isinstance(outcome, ChangeOutcome) and outcome.plan is not None:
             if not json:
-                print(clean(f"{told.plan.title}\n{parts_text(told.plan.parts)}"))
+                print(clean(f"{outcome.plan.title}\n{parts_text(outcome.plan.parts)}"))
             if not (yes or (not json and _agreed())):
                 if json:
-                    print_json(told)
+                    print_json(outcome)
                     return 0
                 raise UsageError("nothing was done", field="yes", hint="Add --yes where nobody can be asked.")
-            told = await act(client, session, told.plan.digest)
-        return hub_connection.print_outcome(told, _done, json=json)
+            outcome = await act(client, session, outcome.plan.digest)
+        return hub_connection.print_outcome(outcome, _done, json=json)
 
     return hub_connection.run_with_client(work)
 
@@ -105,10 +105,10 @@ async def _paths(client: Client, session: str, paths: Sequence[str], staged: boo
     if paths:
         return paths
     tree = await client.changes(session)
-    found = [file.path for file in tree.files if not file.nested and (file.unstaged if staged else file.staged)]
-    if not found:
+    file_paths = [file.path for file in tree.files if not file.nested and (file.unstaged if staged else file.staged)]
+    if not file_paths:
         raise UsageError("nothing is left to stage" if staged else "nothing is staged", field="paths")
-    return found
+    return file_paths
 
 
 def _summary(tree: WorkingTree) -> str:

@@ -45,11 +45,11 @@ class ChannelCheck(Struct, frozen=True, kw_only=True):
 
 def show(*, json: bool) -> int:
     async def work(client: Client) -> int:
-        found = await client.channels()
+        channels = await client.channels()
         if json:
-            print_json(found)
+            print_json(channels)
         else:
-            _table(found)
+            _table(channels)
         return 0
 
     return hub_connection.run_with_client(work)
@@ -68,14 +68,14 @@ def reload(*, yes: bool, json: bool) -> int:
             if view.hint:
                 print_error(f"  {view.hint}")
         else:
-            said = [
+            lines = [
                 f"{name}: {', '.join(ids)}"
                 for name in ("started", "restarted", "stopped", "broken")
                 if (ids := tuple(dict.fromkeys((*getattr(looked, name), *getattr(view, name)))))
             ]
-            said += [f"trusted from now on: {one_line(words, 1000)}" for words in view.trusted]
-            said += [f"not trusted: {one_line(words, 1000)}" for words in view.waiting]
-            print("\n".join(said) or "nothing has changed")
+            lines += [f"trusted from now on: {one_line(words, 1000)}" for words in view.trusted]
+            lines += [f"not trusted: {one_line(words, 1000)}" for words in view.waiting]
+            print("\n".join(lines) or "nothing has changed")
             for channel in view.channels:
                 if channel.id in view.broken:
                     _problem(channel.problem, channel.hint)
@@ -154,26 +154,29 @@ def _check_channel(entry: ChannelConfig, config: Config) -> ChannelCheck:
     return ChannelCheck(id=entry.id, good=True)
 
 
-def _table(found: Sequence[ChannelView]) -> None:
+def _table(channels: Sequence[ChannelView]) -> None:
     rows: list[list[Cell]] = [
         [
-            (one.id, "bold"),
-            (f"{one.state}, circuit open" if one.circuit == "open" else one.state, STYLES.get(one.state, "")),
-            one.prefix,
-            str(one.delivered),
-            str(one.failed),
-            (one.source, "dim"),
+            (channel.id, "bold"),
+            (
+                f"{channel.state}, circuit open" if channel.circuit == "open" else channel.state,
+                STYLES.get(channel.state, ""),
+            ),
+            channel.prefix,
+            str(channel.delivered),
+            str(channel.failed),
+            (channel.source, "dim"),
         ]
-        for one in found
+        for channel in channels
     ]
     print_rows(TITLES, rows, "No channels. See docs/channels.md for how to add one.")
-    for one in found:
-        if why := reason(one):
-            print(f"{one.id} is {one.state}: {one_line(why, 2000)}")
-            if one.hint:
-                print(f"  {one_line(one.hint, 2000)}")
-        if details := ", ".join(f"{name} {value}" for name, value in one.details.items() if name == "pairing"):
-            print(f"{one.id}: {details}")
+    for channel in channels:
+        if why := reason(channel):
+            print(f"{channel.id} is {channel.state}: {one_line(why, 2000)}")
+            if channel.hint:
+                print(f"  {one_line(channel.hint, 2000)}")
+        if details := ", ".join(f"{name} {value}" for name, value in channel.details.items() if name == "pairing"):
+            print(f"{channel.id}: {details}")
 
 
 def reason(channel: ChannelView) -> str:

@@ -46,22 +46,22 @@ def report(file: Path | None, *, json: bool) -> int:
     if file is not None:
         env["TIELINE_CONFIG"] = str(file)
     elif not configuration.config_file(env):
-        place = config_path(env)
+        path = config_path(env)
         if json:
-            print(msgspec.json.encode(ConfigCheck(file=place, good=True)).decode())
+            print(msgspec.json.encode(ConfigCheck(file=path, good=True)).decode())
         else:
-            print(f"There is no configuration file; every value is the default. It would be {place}.")
+            print(f"There is no configuration file; every value is the default. It would be {path}.")
         return 0
     checked = check(env)
     if json:
         print_json(checked)
         return 0 if checked.good else USAGE
-    for found in checked.mistakes:
-        where = f"{found.file}:{found.line}" if found.line else found.file
-        key = f"{found.key}: " if found.key else ""
-        print(f"{where}: {key}{one_line(found.problem, 400)}")
-        if found.hint:
-            print(f"    {one_line(found.hint, 400)}")
+    for mistake in checked.mistakes:
+        where = f"{mistake.file}:{mistake.line}" if mistake.line else mistake.file
+        key = f"{mistake.key}: " if mistake.key else ""
+        print(f"{where}: {key}{one_line(mistake.problem, 400)}")
+        if mistake.hint:
+            print(f"    {one_line(mistake.hint, 400)}")
     for name in checked.unchecked:
         print(f"{checked.file}: channel {name}: its settings are its own code's to check: `tieline channels check`")
     if checked.good:
@@ -77,10 +77,10 @@ def check(env: Mapping[str, str]) -> ConfigCheck:
     try:
         text, content = configuration.read(path)
     except UsageError as error:
-        place, _, problem = error.message.removeprefix(str(path)).partition(": ")
-        line = int(place.removeprefix(":") or 0)
-        found = ConfigMistake(file=str(path), line=line, key="", problem=problem, hint=error.hint)
-        return ConfigCheck(file=str(path), good=False, mistakes=(found,))
+        position, _, problem = error.message.removeprefix(str(path)).partition(": ")
+        line = int(position.removeprefix(":") or 0)
+        mistake = ConfigMistake(file=str(path), line=line, key="", problem=problem, hint=error.hint)
+        return ConfigCheck(file=str(path), good=False, mistakes=(mistake,))
     lines = key_lines(text)
     unchecked: list[str] = []
     wrong = list(configuration.mistakes_in(content))
@@ -143,14 +143,14 @@ def _check_values(config: Config, named: Sequence[str]) -> Iterator[Mistake]:
     for name in config.agents:
         yield from _agent(name, config)
     yield from _hub(config)
-    for place, entry in enumerate(config.pool.warm):
-        found = list(mistakes(entry, Warm, ("pool", "warm", place)))
-        yield from found
-        if not found:
-            yield from _errors_of(("pool", "warm", place), lambda e=entry, p=place: warm_spec(e, p, config))
+    for index, entry in enumerate(config.pool.warm):
+        entry_mistakes = list(mistakes(entry, Warm, ("pool", "warm", index)))
+        yield from entry_mistakes
+        if not entry_mistakes:
+            yield from _errors_of(("pool", "warm", index), lambda e=entry, p=index: warm_spec(e, p, config))
     for key, rules in (("allow", config.relay.allow), ("deny", config.relay.deny)):
-        for place, rule in enumerate(rules):
-            yield from _errors_of(("relay", key, place), lambda rule=rule: SendRules([rule], []))
+        for index, rule in enumerate(rules):
+            yield from _errors_of(("relay", key, index), lambda rule=rule: SendRules([rule], []))
 
 
 def _hub(config: Config) -> Iterator[Mistake]:
@@ -178,9 +178,9 @@ def _agent(name: str, config: Config) -> Iterator[Mistake]:
     if table is not None:
         common = {key.name for key in keys(AgentEntry)} - DRIVERS_OWN
         own = {key: value for key, value in options.items() if key not in common}
-        found = list(mistakes(own, table, ("agents", name), whole=False))
-        yield from found
-        if found:
+        own_mistakes = list(mistakes(own, table, ("agents", name), whole=False))
+        yield from own_mistakes
+        if own_mistakes:
             return
     yield from _errors_of(("agents", name), lambda: registry.create(name, config))
 
@@ -193,14 +193,14 @@ def _channels(entries: Any, env: Mapping[str, str], source: str, unchecked: list
         return
     ids: list[str] = []
     state_dir = str(paths.state(env) / "channels")
-    for place, entry in enumerate(cast("list[Any]", entries)):
-        path = ("channels", place)
+    for index, entry in enumerate(cast("list[Any]", entries)):
+        path = ("channels", index)
         if not isinstance(entry, dict):
             yield Mistake(path, "expected a table", "Begin each channel with [[channels]].")
             continue
-        found = list(mistakes(cast("dict[str, Any]", entry), ChannelConfig, path))
-        yield from found
-        if found:
+        entry_mistakes = list(mistakes(cast("dict[str, Any]", entry), ChannelConfig, path))
+        yield from entry_mistakes
+        if entry_mistakes:
             continue
         channel = msgspec.convert(entry, ChannelConfig)
         if channel.id in ids:
@@ -210,9 +210,9 @@ def _channels(entries: Any, env: Mapping[str, str], source: str, unchecked: list
             continue
         if channel.type in BUILT_IN:
             table: type[Struct] = import_module(BUILT_IN[channel.type]).CONFIG
-            found = list(mistakes(channel.config, table, (*path, "config"), whole=False))
-            yield from found
-            if found:
+            entry_mistakes = list(mistakes(channel.config, table, (*path, "config"), whole=False))
+            yield from entry_mistakes
+            if entry_mistakes:
                 continue
         elif channel.path or channel.package:
             unchecked.append(channel.id)

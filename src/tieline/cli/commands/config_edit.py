@@ -104,10 +104,10 @@ def _comments_at_end(lines: list[str]) -> list[str]:
 def _same(text: str, wanted: Mapping[str, Any]) -> bool:
     """Whether it says that, an empty table of agents or none."""
     try:
-        found = tomllib.loads(text)
+        parsed = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         return False
-    return {**found, "agents": found.get("agents", {})} == {**wanted, "agents": wanted.get("agents", {})}
+    return {**parsed, "agents": parsed.get("agents", {})} == {**wanted, "agents": wanted.get("agents", {})}
 
 
 def _checked(text: str, wanted: Mapping[str, Any]) -> str:

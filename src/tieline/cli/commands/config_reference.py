@@ -111,8 +111,8 @@ def _inner(table: type[Struct], header: str, title: str) -> Iterator[tuple[str, 
         inner, how = table_in(key.kind)
         if inner is not None and inner not in seen:
             seen.append(inner)
-            place = f"{key.name}.NAME" if how == "named" else key.name
-            yield title.format(key.name), header.format(place), inner
+            table_name = f"{key.name}.NAME" if how == "named" else key.name
+            yield title.format(key.name), header.format(table_name), inner
 
 
 def _page() -> Iterator[str]:
@@ -149,10 +149,10 @@ def _about(header: str, table: type[Struct]) -> Iterator[str]:
     yield ""
 
 
-def _rows(found: Sequence[Key]) -> Iterator[str]:
+def _rows(table_keys: Sequence[Key]) -> Iterator[str]:
     yield "| key | type | default | example | meaning |"
     yield "| --- | --- | --- | --- | --- |"
-    for key in found:
+    for key in table_keys:
         default = "required" if key.required else _code(key.default)
         cells = (f"`{key.name}`", type_words(key.kind), default, _code(key.example), key.meaning)
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -92,8 +92,8 @@ def _value(value: Any, key: Key, path: KeyPath, lines: dict[KeyPath, int]) -> It
         for name, agent in cast("dict[str, dict[str, Any]]", value).items():
             yield from _agent(agent, (*path, name), lines)
     elif path == ("channels",):
-        for place, entry in enumerate(cast("list[dict[str, Any]]", value)):
-            yield from _channel(entry, (*path, place), lines)
+        for index, entry in enumerate(cast("list[dict[str, Any]]", value)):
+            yield from _channel(entry, (*path, index), lines)
     elif key.secret:
         yield _file_value(_hidden(value), path, lines)
     elif inner is not None and how == "one" and isinstance(value, dict):

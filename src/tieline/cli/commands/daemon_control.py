@@ -139,15 +139,15 @@ def start_in_background(config: Config, order: StartOptions) -> StartResult:
             )
         os.close(writing)
         writing = -1
-        said = _read_start_result(reading, process)
+        result = _read_start_result(reading, process)
     finally:
         os.close(reading)
         if writing >= 0:
             os.close(writing)
-    if said.problem:
-        raise NotStarted(said.problem, hint=said.hint or _log_tail(log, before))
+    if result.problem:
+        raise NotStarted(result.problem, hint=result.hint or _log_tail(log, before))
     process.returncode = 0  # it stays; nobody waits for it
-    return said
+    return result
 
 
 def _read_start_result(reading: int, process: "subprocess.Popen[bytes]") -> StartResult:
@@ -168,11 +168,11 @@ def _read_start_result(reading: int, process: "subprocess.Popen[bytes]") -> Star
                 process.wait(5.0)
             return StartResult(problem="it ended while starting")
         data += chunk
-    said = msgspec.json.decode(data, type=StartResult)
-    if said.problem:
+    result = msgspec.json.decode(data, type=StartResult)
+    if result.problem:
         with suppress(subprocess.TimeoutExpired):
             process.wait(STOP_S)
-    return said
+    return result
 
 
 def _log_tail(log: Path, before: int) -> str:
@@ -377,8 +377,8 @@ async def _query_hub(client: Client, pid: int) -> DaemonReport:
             for node in nodes
         ),
         sessions=len(sessions),
-        working=sum(one.status == "working" for one in sessions),
-        waiting=sum(one.status == "waiting" for one in sessions),
+        working=sum(session.status == "working" for session in sessions),
+        waiting=sum(session.status == "waiting" for session in sessions),
         asks=len(asks),
         phone=await client.phone(),
     )
@@ -399,8 +399,8 @@ def _lines(report: DaemonReport) -> list[str]:
     lines.append(f"sessions  {report.sessions}: {report.working} working, {report.waiting} waiting for you")
     lines.append(f"asks      {report.asks} pending")
     if report.phone.way:
-        found = report.phone.url or report.phone.problem or "starting"
-        lines.append(f"phones    {report.phone.way}: {one_line(found, 200)}")
+        phone_state = report.phone.url or report.phone.problem or "starting"
+        lines.append(f"phones    {report.phone.way}: {one_line(phone_state, 200)}")
     return lines
 
 

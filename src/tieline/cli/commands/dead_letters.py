@@ -17,9 +17,9 @@ from .messages import letter_line
 
 def list_letters(pattern: str, sender: str, reason: str, *, limit: int, json: bool) -> int:
     async def work(client: Client) -> int:
-        found = await client.dead_letters(pattern=pattern, sender=sender, reason=reason, limit=limit)
+        letters = await client.dead_letters(pattern=pattern, sender=sender, reason=reason, limit=limit)
         if json:
-            print_json(found)
+            print_json(letters)
             return 0
         print_rows(
             ("message", "why", "attempts", "when", "from", "to", "says"),
@@ -33,7 +33,7 @@ def list_letters(pattern: str, sender: str, reason: str, *, limit: int, json: bo
                     letter.envelope.subject,
                     one_line(letter.envelope.payload.as_text(), 60),
                 )
-                for letter in found
+                for letter in letters
             ],
             "No dead letters.",
             optional=("attempts", "from"),
@@ -69,10 +69,10 @@ def retry(ids: Sequence[str], pattern: str, sender: str, reason: str, *, json: b
         else:
             print_rows(
                 ("dead letter", "became"),
-                [(one.id, one.sent_as if one.done else (one.problem, "red")) for one in outcomes],
+                [(outcome.id, outcome.sent_as if outcome.done else (outcome.problem, "red")) for outcome in outcomes],
                 "None fits.",
             )
-        return 0 if all(one.done for one in outcomes) else FAILED
+        return 0 if all(outcome.done for outcome in outcomes) else FAILED
 
     return hub_connection.run_with_client(work)
 

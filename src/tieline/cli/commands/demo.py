@@ -35,31 +35,31 @@ NEXT = """Try next:
 
 
 def run_demo(*, yes: bool, keep: bool) -> int:
-    place = Path(tempfile.mkdtemp(prefix="tieline-demo-")).resolve()
+    directory = Path(tempfile.mkdtemp(prefix="tieline-demo-")).resolve()
     try:
         for name, content in PROJECT.items():
-            (place / name).write_text(content)
-        status = _turn(place, yes=yes)
-        print(_report(place, keep=keep))
+            (directory / name).write_text(content)
+        status = _turn(directory, yes=yes)
+        print(_report(directory, keep=keep))
         return status
     finally:
         if not keep:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
 
-def _turn(place: Path, *, yes: bool) -> int:
+def _turn(directory: Path, *, yes: bool) -> int:
     config = configuration.load()
     agents = {"demo": {"type": "scripted", "script": str(SCRIPT)}}
     config = replace(config, agents=agents, environ=_environment(config.environ))
     nobody = not (sys.stdin.isatty() and sys.stdout.isatty())
-    request = RunOptions(agent="demo", prompt=PROMPT, cwd=str(place), on_ask="allow" if yes or nobody else "")
+    request = RunOptions(agent="demo", prompt=PROMPT, cwd=str(directory), on_ask="allow" if yes or nobody else "")
     terminal = TerminalIO(request, config, show_prompt=True, choose_first=True)
 
     def opener(on_ask: OnAsk) -> TurnSource:
-        return StandaloneTurn(open_session("demo", cwd=place, policy="ask", on_ask=on_ask, config=config))
+        return StandaloneTurn(open_session("demo", cwd=directory, policy="ask", on_ask=on_ask, config=config))
 
     async def perform() -> int:
-        leave = lambda: shutil.rmtree(place, ignore_errors=True)  # noqa: E731
+        leave = lambda: shutil.rmtree(directory, ignore_errors=True)  # noqa: E731
         return await TurnRunner(terminal, opener, Prompt(PROMPT), leave=leave).run()
 
     return asyncio.run(perform())
@@ -71,10 +71,10 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def _report(place: Path, *, keep: bool) -> str:
-    changed = [name for name, content in PROJECT.items() if (place / name).read_text() != content]
-    new = sorted(str(found.relative_to(place)) for found in place.iterdir() if found.name not in PROJECT)
+def _report(directory: Path, *, keep: bool) -> str:
+    changed = [name for name, content in PROJECT.items() if (directory / name).read_text() != content]
+    new = sorted(str(entry.relative_to(directory)) for entry in directory.iterdir() if entry.name not in PROJECT)
     what = ", ".join(changed + new)
     head = f"It changed {what}" if what else "Nothing was changed"
-    where = f"Everything is in {place}" if keep else "The directory was removed; --keep keeps it"
+    where = f"Everything is in {directory}" if keep else "The directory was removed; --keep keeps it"
     return f"\n{head}. {where}.\n\n{NEXT}"

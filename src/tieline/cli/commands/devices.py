@@ -20,11 +20,11 @@ OWNER = "owner"
 
 def show(*, json: bool) -> int:
     async def work(client: Client) -> int:
-        found = await client.devices()
+        devices = await client.devices()
         if json:
-            print_json(found)
+            print_json(devices)
             return 0
-        rows = [_row(one, found) for one in found if one.id != OWNER]
+        rows = [_row(device, devices) for device in devices if device.id != OWNER]
         if not rows:
             print("No devices. Let one in: tieline pair")
         print_rows(TITLES, rows)
@@ -37,10 +37,10 @@ def revoke(given: str, *, let_in: bool | None) -> int:
     """`let_in`: also whom it let in; None asks, where there is somebody to ask."""
 
     async def work(client: Client) -> int:
-        found = [one for one in await client.devices() if one.id != OWNER]
-        device = hub_connection.pick("device", given, found, lambda one: one.id)
-        others = descendants(device.id, found)
-        names = ", ".join(_name(one) for one in others)
+        candidates = [candidate for candidate in await client.devices() if candidate.id != OWNER]
+        device = hub_connection.pick("device", given, candidates, lambda candidate: candidate.id)
+        others = descendants(device.id, candidates)
+        names = ", ".join(_name(other) for other in others)
         also = bool(let_in)
         if let_in is None and others:
             if sys.stdin.isatty() and sys.stdout.isatty():
@@ -54,12 +54,12 @@ def revoke(given: str, *, let_in: bool | None) -> int:
     return hub_connection.run_with_client(work)
 
 
-def descendants(id: str, found: Sequence[DeviceView]) -> list[DeviceView]:
+def descendants(id: str, devices: Sequence[DeviceView]) -> list[DeviceView]:
     """Whom it let in, and whom these let in."""
     reached = [id]
-    for one in reached:
-        reached += [device.id for device in found if device.by == one and device.id not in reached]
-    return [device for device in found if device.id in reached[1:]]
+    for pairer in reached:
+        reached += [device.id for device in devices if device.by == pairer and device.id not in reached]
+    return [device for device in devices if device.id in reached[1:]]
 
 
 def _confirm(question: str) -> bool:
@@ -74,8 +74,8 @@ def _name(device: DeviceView) -> str:
     return f"{one_line(device.name, 40)} ({short_id(device.id)})"
 
 
-def _row(device: DeviceView, found: Sequence[DeviceView]) -> tuple[str, ...]:
-    by = next((_name(one) for one in found if one.id == device.by and one.id != OWNER), "")
+def _row(device: DeviceView, devices: Sequence[DeviceView]) -> tuple[str, ...]:
+    by = next((_name(pairer) for pairer in devices if pairer.id == device.by and pairer.id != OWNER), "")
     return (
         short_id(device.id),
         one_line(device.name, 40) + (" (this one)" if device.current else ""),

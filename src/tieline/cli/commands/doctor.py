@@ -94,17 +94,19 @@ def check_harness(report: HarnessReport) -> list[Finding]:
     install = f"`tieline install {name}`"
     match report.installed:
         case "yes":
-            found = Finding(about=name, check="installed", state="ok", text="this version's integration is installed")
+            installed = Finding(
+                about=name, check="installed", state="ok", text="this version's integration is installed"
+            )
         case "partly":
             text = "not all of this version's integration is there"
             if any(each.state == "outdated" for each in report.files):
                 text = "the integration is of another version of Tieline, or of one at another place"
-            found = Finding(
+            installed = Finding(
                 about=name, check="installed", state="problem", text=text, hint=f"{install}, or `tieline doctor --fix`."
             )
         case _:
-            found = Finding(about=name, check="installed", state="note", text="not installed", hint=f"{install}.")
-    findings = [found]
+            installed = Finding(about=name, check="installed", state="note", text="not installed", hint=f"{install}.")
+    findings = [installed]
     findings += [Finding(about=name, check="files", state="problem", text=each) for each in broken]
     if report.version and report.tested:
         same = report.version == report.tested

@@ -44,14 +44,14 @@ def tables() -> str:
     harnesses = [registry.create(name) for name in registry.names()]
     attached = [each for each in harnesses if each.attach_terms is not None]
     shown = ((INSTALLED, harnesses), (DELIVERY, harnesses), (ATTACHED, attached))
-    return "\n\n".join([*(_table(columns, rows) for columns, rows in shown), _told_table(attached)])
+    return "\n\n".join([*(_table(columns, rows) for columns, rows in shown), _events_table(attached)])
 
 
 def _table(columns: Sequence[Column], harnesses: Sequence[Harness]) -> str:
     return _lines([head for head, _ in columns], ([text(each) for _, text in columns] for each in harnesses))
 
 
-def _told_table(harnesses: Sequence[Harness]) -> str:
+def _events_table(harnesses: Sequence[Harness]) -> str:
     """A row for each event: there are more of them than harnesses."""
     tells = [each.attach_terms.tells for each in harnesses if each.attach_terms is not None]
     heads = ["told with `--attach`, and by what", *(each.display_name for each in harnesses)]

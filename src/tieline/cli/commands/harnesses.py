@@ -128,12 +128,12 @@ def _change(request: InstallRequest, *, installing: bool) -> int:
             return FAILED
         plans = _apply_all(plans, options, installing)
         _record_consent(plans, attaching, config.environ, installing=installing)
-        plans = [_with_terminals_told(plan, options) for plan in plans]
+        plans = [_with_terminals_reloaded(plan, options) for plan in plans]
     if request.json:
-        print_json([_told(plan, options, installing) for plan in plans])
+        print_json([_to_change(plan, options, installing) for plan in plans])
     else:
-        told = [_told(plan, options, installing) for plan in plans]
-        _report(told, shown, installing=installing, dry_run=request.dry_run)
+        changes = [_to_change(plan, options, installing) for plan in plans]
+        _report(changes, shown, installing=installing, dry_run=request.dry_run)
     return FAILED if any(plan.problem for plan in plans) else 0
 
 
@@ -175,7 +175,7 @@ def _plan(harness: Harness, options: InstallOptions, installing: bool) -> Harnes
         return HarnessPlan(harness, [], problem=str(error))
 
 
-def _with_terminals_told(plan: HarnessPlan, options: InstallOptions) -> HarnessPlan:
+def _with_terminals_reloaded(plan: HarnessPlan, options: InstallOptions) -> HarnessPlan:
     """After the consent is written: what a terminal reports is judged by it."""
     return plan if plan.problem else replace(plan, terminals=plan.harness.reload(options, plan.terminals))
 
@@ -202,7 +202,7 @@ def _applied(plan: HarnessPlan, env: Mapping[str, str]) -> HarnessPlan:
     return replace(plan, applied=True)
 
 
-def _told(plan: HarnessPlan, options: InstallOptions, installing: bool) -> HarnessChange:
+def _to_change(plan: HarnessPlan, options: InstallOptions, installing: bool) -> HarnessChange:
     return HarnessChange(
         harness=plan.harness.name,
         changes=tuple(HarnessFileChange(path=each.path, what=each.what, action=each.action) for each in plan.changes),
@@ -244,10 +244,10 @@ def _own_url(config: Config) -> str:
 
 def _program(env: Mapping[str, str]) -> str:
     beside = Path(sys.executable).with_name("tieline")
-    found = str(beside) if beside.exists() else shutil.which("tieline", path=env.get("PATH", ""))
-    if not found:
+    program = str(beside) if beside.exists() else shutil.which("tieline", path=env.get("PATH", ""))
+    if not program:
         raise TielineError("the program `tieline` was not found", hint="Install Tieline so that `tieline` is on PATH.")
-    return str(Path(found).absolute())
+    return str(Path(program).absolute())
 
 
 def _chosen(names: Sequence[str], options: InstallOptions, *, installing: bool) -> list[Harness]:
@@ -303,16 +303,16 @@ def _agreed(installing: bool) -> bool:
     return reply.strip().lower() in ("y", "yes")
 
 
-def _report(told: Sequence[HarnessChange], shown: Sequence[HarnessPlan], *, installing: bool, dry_run: bool) -> None:
+def _report(changes: Sequence[HarnessChange], shown: Sequence[HarnessPlan], *, installing: bool, dry_run: bool) -> None:
     """`shown`: what its person has been told would be done."""
-    if not told:
+    if not changes:
         print(
             "No harness was found here. `tieline harnesses` shows which ones are known."
             if installing
             else "Nothing is installed."
         )
     known = {each.pid for plan in shown for each in plan.terminals if each.problem}
-    for each in told:
+    for each in changes:
         if each.problem:
             print_error(f"tieline: {each.harness}: {each.problem}")
         elif dry_run:
@@ -372,7 +372,7 @@ def reinstall(harness: str, *, hooks: bool) -> HarnessChange:
     """Bring what is installed up to date."""
     config = configuration.load()
     options = _options(config, InstallRequest(names=(harness,), hooks=hooks))
-    return _told(_applied(_plan(registry.create(harness), options, True), config.environ), options, True)
+    return _to_change(_applied(_plan(registry.create(harness), options, True), config.environ), options, True)
 
 
 def found_here(config: Config) -> list[HarnessReport]:
@@ -388,8 +388,8 @@ def inspect(names: Sequence[str], options: InstallOptions, *, version: bool) -> 
         return harness.detect(options.env, version=version)
 
     with ThreadPoolExecutor(max_workers=4) as threads:
-        found = list(threads.map(detect, harnesses))
-    return [_inspected(harness, each, options) for harness, each in zip(harnesses, found, strict=True)]
+        detections = list(threads.map(detect, harnesses))
+    return [_inspected(harness, each, options) for harness, each in zip(harnesses, detections, strict=True)]
 
 
 def _inspected(harness: Harness, detection: Detection, options: InstallOptions) -> HarnessReport:

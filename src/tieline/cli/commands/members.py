@@ -31,7 +31,7 @@ def members(
         raise UsageError(f"{activity!r} is not an activity", field="activity", hint="Use working, idle or unknown.")
 
     async def work(client: Client) -> int:
-        found = await client.members(
+        matching = await client.members(
             query,
             project=project,
             role=role,
@@ -42,10 +42,10 @@ def members(
             limit=limit,
         )
         if json:
-            print_json(found)
+            print_json(matching)
         else:
             none = "No member matches." if query else "Nobody is here yet."
-            print_rows(TITLES, [_row(member) for member in found], none, optional=("machine", "seen", "project"))
+            print_rows(TITLES, [_row(member) for member in matching], none, optional=("machine", "seen", "project"))
         return 0
 
     return hub_connection.run_with_client(work)

@@ -47,16 +47,16 @@ def send(
     session: str,
     json: bool,
 ) -> int:
-    said = hub_connection.read_text(text)
+    content = hub_connection.read_text(text)
     value = None
     if content_type and content_type != "text/plain":
         try:
-            value = msgspec.json.decode(said)
+            value = msgspec.json.decode(content)
         except msgspec.DecodeError as error:
             raise UsageError(f"the text is not JSON: {error}", field="text") from None
     new = NewMessage(
         to=to,
-        text="" if value is not None else said,
+        text="" if value is not None else content,
         json=value,
         content_type=content_type,
         attachments=tuple(map(_attachment, attach)),
@@ -163,22 +163,22 @@ def trace(id: str, *, json: bool) -> int:
 
 def threads(*, limit: int, json: bool) -> int:
     async def work(client: Client) -> int:
-        found = await client.threads(limit=limit)
+        listed = await client.threads(limit=limit)
         if json:
-            print_json(found)
+            print_json(listed)
             return 0
         print_rows(
             ("thread", "messages", "open", "active", "parties", "last"),
             [
                 (
-                    (listed_id(one.id), "bold"),
-                    str(one.count),
-                    str(one.open),
-                    time_ago(max((step.at for step in one.last.receipt.steps), default=0.0)),
-                    one_line(", ".join(one.parties), 60),
-                    one_line(one.last.envelope.payload.as_text() if one.last.envelope else "", 60),
+                    (listed_id(thread.id), "bold"),
+                    str(thread.count),
+                    str(thread.open),
+                    time_ago(max((step.at for step in thread.last.receipt.steps), default=0.0)),
+                    one_line(", ".join(thread.parties), 60),
+                    one_line(thread.last.envelope.payload.as_text() if thread.last.envelope else "", 60),
                 )
-                for one in found
+                for thread in listed
             ],
             "No messages yet.",
         )
@@ -199,20 +199,20 @@ def inbox(address: str, *, take: bool, every: bool, limit: int, json: bool) -> i
             return 0
         whose = address or OWNER
         if take:
-            found = await client.read_inbox(whose, limit=limit)
+            messages = await client.read_inbox(whose, limit=limit)
         else:
-            found = await client.inbox(whose, limit=limit)
+            messages = await client.inbox(whose, limit=limit)
         if json:
-            print_json(found)
+            print_json(messages)
             return 0
         if take:
-            for view in found:
-                said = clean(view.envelope.payload.as_text()) if view.envelope else "(its text is no longer kept)"
-                print(f"{view.receipt.id}  from {view.receipt.sender}\n{said}\n")
-            if not found:
+            for view in messages:
+                content = clean(view.envelope.payload.as_text()) if view.envelope else "(its text is no longer kept)"
+                print(f"{view.receipt.id}  from {view.receipt.sender}\n{content}\n")
+            if not messages:
                 print_error("tieline: no messages are waiting")
             return 0
-        print_rows(("message", "state", "from", "to", "says"), [_message(view) for view in found], "Nothing here.")
+        print_rows(("message", "state", "from", "to", "says"), [_message(view) for view in messages], "Nothing here.")
         return 0
 
     return hub_connection.run_with_client(work)

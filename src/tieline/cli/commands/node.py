@@ -63,9 +63,9 @@ def join(url: str, *, secret: str, name: str, run: bool, json: bool = False) -> 
     env = config.environ
     if read_credentials(env) is not None:
         raise UsageError("this machine is joined to a hub already", field="url", hint="Leave it: `tieline node leave`.")
-    address, found = split_link(url)
+    address, link_secret = split_link(url)
     link_url(address)
-    secret = secret or found
+    secret = secret or link_secret
     if not secret:
         hint = "`tieline pair --node` on the hub's machine prints the whole link."
         raise UsageError("the URL has no secret", field="secret", hint=hint)
@@ -168,17 +168,17 @@ def leave(*, json: bool = False) -> int:
     assert joined is not None
     try:
         asyncio.run(_log_out(joined))
-        told = ""
+        problem = ""
     except HubError as error:
-        told = f"The hub could not be notified ({error.message}): revoke this machine there."
+        problem = f"The hub could not be notified ({error.message}): revoke this machine there."
     forget_credentials(env)
     if pid := running_pid(env):
         _send_signal(pid, REJOIN if read_running(env) else signal.SIGTERM)
     if json:
-        print_json(LeaveReport(hub=joined.url, problem=told))
+        print_json(LeaveReport(hub=joined.url, problem=problem))
     else:
-        print("\n".join([f"Left {joined.url}.", *filter(None, [told])]))
-    return 1 if told else 0
+        print("\n".join([f"Left {joined.url}.", *filter(None, [problem])]))
+    return 1 if problem else 0
 
 
 def _send_signal(pid: int, number: int) -> None:

@@ -13,12 +13,12 @@ TITLES = ("id", "name", "online", "version", "platform", "agents")
 
 def show(*, json: bool) -> int:
     async def work(client: Client) -> int:
-        found = await client.nodes()
+        nodes = await client.nodes()
         if json:
-            print_json(found)
+            print_json(nodes)
             return 0
         none = "No machines. Join one: tieline pair --node"
-        print_rows(TITLES, [_row(node) for node in found], none, optional=("platform", "version"))
+        print_rows(TITLES, [_row(node) for node in nodes], none, optional=("platform", "version"))
         return 0
 
     return hub_connection.run_with_client(work)

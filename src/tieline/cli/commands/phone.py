@@ -83,18 +83,18 @@ def choose(ways: Sequence[PhoneWay], wanted: str) -> PhoneWay:
     """The way that was named, else the first that this machine has: they come in the order of recommendation."""
     names = ", ".join(way.name for way in ways)
     if wanted:
-        found = next((way for way in ways if way.name == wanted), None)
-        if found is None:
+        chosen = next((way for way in ways if way.name == wanted), None)
+        if chosen is None:
             raise UsageError(f"no way {wanted!r}", field="way", hint=f"There are: {names}.")
-        if not found.available:
-            raise UsageError(f"{found.title} is not available: {found.problem}", field="way")
-        return found
-    found = next((way for way in ways if way.available), None)
-    if found is None:
+        if not chosen.available:
+            raise UsageError(f"{chosen.title} is not available: {chosen.problem}", field="way")
+        return chosen
+    chosen = next((way for way in ways if way.available), None)
+    if chosen is None:
         raise UsageError(
             "this machine has no way for a phone", field="way", hint="`tieline phone --list` says what each one needs."
         )
-    return found
+    return chosen
 
 
 def _run(work: Callable[[Client], Awaitable[int]]) -> int:

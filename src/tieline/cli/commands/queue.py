@@ -17,19 +17,19 @@ WAITING = ("received", "queued")
 
 def show(session: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
-        found = await client.prompts((await hub_connection.find_session(client, session)).id)
+        prompts = await client.prompts((await hub_connection.find_session(client, session)).id)
         if json:
-            print_json(found)
+            print_json(prompts)
         else:
-            print_rows(TITLES, [_row(prompt) for prompt in found], "No prompt runs or waits.")
+            print_rows(TITLES, [_row(prompt) for prompt in prompts], "No prompt runs or waits.")
         return 0
 
     return hub_connection.run_with_client(work)
 
 
 def cancel(session: str, prompt: str, *, json: bool) -> int:
-    async def change(client: Client, one: PromptView, _: list[PromptView]) -> PromptView | CommandView:
-        return await client.cancel_prompt(one.session, one.id)
+    async def change(client: Client, chosen: PromptView, _: list[PromptView]) -> PromptView | CommandView:
+        return await client.cancel_prompt(chosen.session, chosen.id)
 
     return _change(session, prompt, "cancelled", change, json)
 
@@ -38,23 +38,23 @@ def move(session: str, prompt: str, *, before: str, first: bool, json: bool) -> 
     if before and first:
         raise UsageError("give --before or --first, not both", field="before")
 
-    async def change(client: Client, one: PromptView, queue: list[PromptView]) -> PromptView | CommandView:
-        others = [other for other in queue if other.id != one.id and other.status in WAITING]
+    async def change(client: Client, chosen: PromptView, queue: list[PromptView]) -> PromptView | CommandView:
+        others = [other for other in queue if other.id != chosen.id and other.status in WAITING]
         target = hub_connection.find_prompt(before, others).id if before else ""
         if first and others:
             target = others[0].id
-        return await client.move_prompt(one.session, one.id, before=target)
+        return await client.move_prompt(chosen.session, chosen.id, before=target)
 
     return _change(session, prompt, "moved", change, json)
 
 
 def edit(session: str, prompt: str, text: str, *, json: bool) -> int:
-    said = hub_connection.read_text(text)
-    if not said.strip():
+    new_text = hub_connection.read_text(text)
+    if not new_text.strip():
         raise UsageError("the prompt is empty", field="text", hint="`tieline queue cancel` takes it from the queue.")
 
-    async def change(client: Client, one: PromptView, _: list[PromptView]) -> PromptView | CommandView:
-        return await client.edit_prompt(one.session, one.id, said)
+    async def change(client: Client, chosen: PromptView, _: list[PromptView]) -> PromptView | CommandView:
+        return await client.edit_prompt(chosen.session, chosen.id, new_text)
 
     return _change(session, prompt, "edited", change, json)
 
@@ -68,8 +68,10 @@ def _change(
 ) -> int:
     async def work(client: Client) -> int:
         queue = await client.prompts((await hub_connection.find_session(client, session)).id)
-        told = await change(client, hub_connection.find_prompt(prompt, queue), queue)
-        return hub_connection.print_outcome(told, lambda one: f"{became}: {one_line(one.text, 80)}", json=json)
+        result = await change(client, hub_connection.find_prompt(prompt, queue), queue)
+        return hub_connection.print_outcome(
+            result, lambda changed: f"{became}: {one_line(changed.text, 80)}", json=json
+        )
 
     return hub_connection.run_with_client(work)
 

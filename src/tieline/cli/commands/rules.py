@@ -61,13 +61,13 @@ class RuleOptions(Struct, frozen=True, kw_only=True):
 
 def list_rules(*, json: bool) -> int:
     async def work(client: Client) -> int:
-        found = await client.rules()
+        rules = await client.rules()
         if json:
-            print_json(found)
+            print_json(rules)
             return 0
         none = 'No rules. Make one: tieline rules add prefix "npm test"'
-        print_rows(TITLES, [_row(each) for each in found], none, optional=("made", "used"))
-        for each in found:
+        print_rows(TITLES, [_row(each) for each in rules], none, optional=("made", "used"))
+        for each in rules:
             if each.waiting:
                 print_error(f"tieline: {_unheard(each)}")
         return 0
@@ -77,19 +77,19 @@ def list_rules(*, json: bool) -> int:
 
 def show(given: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
-        found = await _find(client, given)
+        rule = await _find(client, given)
         if json:
-            print_json(found)
+            print_json(rule)
             return 0
         facts = {
-            "rule": found.text,
-            "id": found.id,
-            "state": _state(found)[0],
-            "made": f"{_moment(found.made_at)} by {found.made_by}" + (f", from ask {found.ask}" if found.ask else ""),
-            "ends": _moment(found.expires_at) if found.expires_at else "",
-            "revoked": f"{_moment(found.revoked_at)} by {found.revoked_by}" if found.revoked_at else "",
-            "used": f"{_times(found.uses)} in the last day{f', last {_moment(found.used_at)}' if found.uses else ''}",
-            "waits": _unheard(found) if found.waiting else "",
+            "rule": rule.text,
+            "id": rule.id,
+            "state": _state(rule)[0],
+            "made": f"{_moment(rule.made_at)} by {rule.made_by}" + (f", from ask {rule.ask}" if rule.ask else ""),
+            "ends": _moment(rule.expires_at) if rule.expires_at else "",
+            "revoked": f"{_moment(rule.revoked_at)} by {rule.revoked_by}" if rule.revoked_at else "",
+            "used": f"{_times(rule.uses)} in the last day{f', last {_moment(rule.used_at)}' if rule.uses else ''}",
+            "waits": _unheard(rule) if rule.waiting else "",
         }
         for name, value in facts.items():
             if value:
@@ -215,8 +215,8 @@ def _real_path(typed: str) -> str:
 def _expiry(lasts: str) -> float:
     if not lasts:
         return 0.0
-    if found := _SPAN.fullmatch(lasts):
-        return time.time() + int(found[1]) * _SECONDS[found[2]]
+    if match := _SPAN.fullmatch(lasts):
+        return time.time() + int(match[1]) * _SECONDS[match[2]]
     raise invalid_value("--for", lasts, hint="Such as 30m, 12h, 7d or 2w.")
 
 

@@ -53,7 +53,7 @@ def add(wanted: ScheduleOptions) -> int:
     if run.resume and not run.fork:
         hint = "Add --fork: each run continues in a copy."
         raise UsageError("several runs cannot continue one conversation", field="resume", hint=hint)
-    said = with_content(prompt_of(run))
+    prompt = with_content(prompt_of(run))
     values = session_options(run, configuration.load().policy)
     if not (run.policy or run.allow or run.ask or run.deny):
         del values["policy"]  # the hub's own default counts
@@ -71,8 +71,8 @@ def add(wanted: ScheduleOptions) -> int:
                 zone=wanted.zone or local_zone(),
                 agent=run.agent,
                 node=node,
-                prompt=said.text,
-                attachments=said.attachments,
+                prompt=prompt.text,
+                attachments=prompt.attachments,
                 timeout_s=run.timeout,
                 overlap=wanted.overlap,
                 missed=wanted.missed,
@@ -91,12 +91,12 @@ def add(wanted: ScheduleOptions) -> int:
 
 def list_schedules(*, json: bool) -> int:
     async def work(client: Client) -> int:
-        found = await client.schedules()
+        schedules = await client.schedules()
         if json:
-            print_json(found)
+            print_json(schedules)
             return 0
         none = 'No schedules. Add one: tieline schedule add "0 9 * * 1-5" "triage the new issues" --agent codex'
-        print_rows(TITLES, [_row(each) for each in found], none, optional=("where", "agent", "zone", "last"))
+        print_rows(TITLES, [_row(each) for each in schedules], none, optional=("where", "agent", "zone", "last"))
         return 0
 
     return hub_connection.run_with_client(work)
@@ -104,15 +104,15 @@ def list_schedules(*, json: bool) -> int:
 
 def show(given: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
-        found = await client.schedule((await _find(client, given)).id)
+        schedule = await client.schedule((await _find(client, given)).id)
         if json:
-            print_json(found)
+            print_json(schedule)
             return 0
-        for line in _facts(found):
+        for line in _facts(schedule):
             print_words(clean(line), NAMES)
-        if found.runs:
+        if schedule.runs:
             print()
-            print_rows(RUN_TITLES, [_run_row(found, run) for run in found.runs])
+            print_rows(RUN_TITLES, [_run_row(schedule, run) for run in schedule.runs])
         return 0
 
     return hub_connection.run_with_client(work)
@@ -133,8 +133,8 @@ def edit(given: str, change: ScheduleChange, *, json: bool) -> int:
 
 
 def remove(given: str, *, json: bool) -> int:
-    async def work(client: Client, found: ScheduleView) -> int:
-        removed = await client.remove_schedule(found.id)
+    async def work(client: Client, schedule: ScheduleView) -> int:
+        removed = await client.remove_schedule(schedule.id)
         if json:
             print_json(removed)
         else:
@@ -145,20 +145,20 @@ def remove(given: str, *, json: bool) -> int:
 
 
 def run_now(given: str, *, json: bool) -> int:
-    async def work(client: Client, found: ScheduleView) -> int:
-        run = await client.run_schedule(found.id)
+    async def work(client: Client, schedule: ScheduleView) -> int:
+        run = await client.run_schedule(schedule.id)
         if json:
             print_json(run)
         else:
-            print(f"{found.name}: {run.state}; `tieline tail {short_id(run.session)}` shows it")
+            print(f"{schedule.name}: {run.state}; `tieline tail {short_id(run.session)}` shows it")
         return 0
 
     return _with_schedule(given, work)
 
 
 def _change(given: str, change: ScheduleChange, *, json: bool) -> int:
-    async def work(client: Client, found: ScheduleView) -> int:
-        changed = await client.change_schedule(found.id, change)
+    async def work(client: Client, schedule: ScheduleView) -> int:
+        changed = await client.change_schedule(schedule.id, change)
         if json:
             print_json(changed)
         else:
@@ -258,13 +258,13 @@ def _worktrees(schedule: ScheduleView) -> str:
 
 def _run_row(schedule: ScheduleView, run: ScheduleRun) -> list[Cell]:
     now = f" (now, by {one_line(run.by, 20)})" if run.by else ""
-    said = run.problem if run.outcome != "success" else run.text
+    summary = run.problem if run.outcome != "success" else run.text
     started = run.state in ("running", "ended")
     return [
         (_moment(schedule, run.due_at) + now, "bold"),
         _became(run),
         short_id(run.session) if started else "",
-        one_line(said, 200),
+        one_line(summary, 200),
     ]
 
 

@@ -62,11 +62,11 @@ def search(
         if json:
             print_json(replace(results, hits=tuple(hits), sessions=sessions))
         else:
-            for one in sessions:
-                print(f"{short_id(one.session)}  {one.agent}  session  {one_line(one.title or one.cwd, 60)}")
+            for match in sessions:
+                print(f"{short_id(match.session)}  {match.agent}  session  {one_line(match.title or match.cwd, 60)}")
             for hit in hits:
-                *place, text = lines(hit, colours=on_terminal(), width=columns)
-                print("\n".join(place))
+                *heading, text = lines(hit, colours=on_terminal(), width=columns)
+                print("\n".join(heading))
                 print_words(text, INDENT)
             if results.more:
                 print_error(f"tieline: there is more: --limit {limit * 4}, or other words")
@@ -83,10 +83,10 @@ def lines(hit: SearchHit, *, colours: bool, width: int | None = None) -> list[st
     """A hit: where it stands and how to get there (on a narrow terminal in another line), then the words."""
     dim, plain = (DIM, PLAIN) if colours else ("", "")
     if hit.session:
-        place = f"{short_id(hit.session)}  {hit.agent}  {hit.kind}  {one_line(hit.title, 50)}".rstrip()
+        heading = f"{short_id(hit.session)}  {hit.agent}  {hit.kind}  {one_line(hit.title, 50)}".rstrip()
         way = f"tieline tail {short_id(hit.session)} --at {hit.seq}"
     else:
-        place, way = f"{short_id(hit.message)}  message", f"tieline message show {short_id(hit.message)}"
+        heading, way = f"{short_id(hit.message)}  message", f"tieline message show {short_id(hit.message)}"
     text, room = "", MAX_LINE
     for part in hit.snippet:
         if part.text.isspace():
@@ -98,7 +98,7 @@ def lines(hit: SearchHit, *, colours: bool, width: int | None = None) -> list[st
         end = " " if part.text[-1:].isspace() and shown else ""
         text += gap + (f"{FOUND}{shown}{PLAIN}" if part.match and colours else shown) + end
         room -= len(shown)
-    place, indent = f"{place}  {dim}{time_ago(hit.at)} ago", " " * INDENT
-    fits = width is None or len(place) - len(dim) + 2 + len(way) <= width
-    ways = [f"{place}  {way}{plain}"] if fits else [f"{place}{plain}", f"{indent}{dim}{way}{plain}"]
+    heading, indent = f"{heading}  {dim}{time_ago(hit.at)} ago", " " * INDENT
+    fits = width is None or len(heading) - len(dim) + 2 + len(way) <= width
+    ways = [f"{heading}  {way}{plain}"] if fits else [f"{heading}{plain}", f"{indent}{dim}{way}{plain}"]
     return [*ways, f"{indent}{text.strip()}"]

@@ -73,11 +73,11 @@ def check_lasting() -> None:
 
 
 def _passed_on(env: Mapping[str, str]) -> dict[str, str]:
-    found = {name: env[name] for name in PASSED_ON if env.get(name)}
-    for name, value in found.items():
+    passed_on = {name: env[name] for name in PASSED_ON if env.get(name)}
+    for name, value in passed_on.items():
         if any(ord(character) < 32 for character in value):
             raise ServiceError(f"${name} holds a control character", hint="Set it again, then install.")
-    return found
+    return passed_on
 
 
 def _run(env: Mapping[str, str], *argv: str) -> "subprocess.CompletedProcess[str]":
@@ -92,8 +92,8 @@ def _run(env: Mapping[str, str], *argv: str) -> "subprocess.CompletedProcess[str
 def _check_call(env: Mapping[str, str], *argv: str, hint: str) -> None:
     done = _run(env, *argv)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip() or f"exit status {done.returncode}"
-        raise ServiceError(f"`{shlex.join(argv)}` failed: {said}", hint=hint)
+        output = (done.stderr or done.stdout).strip() or f"exit status {done.returncode}"
+        raise ServiceError(f"`{shlex.join(argv)}` failed: {output}", hint=hint)
 
 
 def _write(file: Path, text: str) -> str | None:
@@ -289,15 +289,15 @@ class Launchd:
     def state(self) -> ServiceState:
         if not self.file.exists():
             return ServiceState(installed=False)
-        told = _run(self._env, "launchctl", "print", f"{self._domain}/{self.label}")
-        found = [
-            line.partition("=")[2].strip() for line in told.stdout.splitlines() if line.strip().startswith("state =")
+        printed = _run(self._env, "launchctl", "print", f"{self._domain}/{self.label}")
+        states = [
+            line.partition("=")[2].strip() for line in printed.stdout.splitlines() if line.strip().startswith("state =")
         ]
         return ServiceState(
             installed=True,
-            running=found[:1] == ["running"],
-            enabled=told.returncode == 0,
+            running=states[:1] == ["running"],
+            enabled=printed.returncode == 0,
             what="node" if "--node" in self.file.read_text() else "hub",
-            state=found[0] if found else "not loaded",
+            state=states[0] if states else "not loaded",
             file=str(self.file),
         )

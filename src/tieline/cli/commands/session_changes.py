@@ -16,13 +16,17 @@ from .sessions import send_and_wait
 
 def archive(given: Sequence[str], *, archived: bool, json: bool) -> int:
     async def work(client: Client) -> int:
-        records = [await hub_connection.find_session(client, one) for one in given]  # all are known before any changes
-        changed = [await client.change_session(one.id, SessionChange(archived=archived)) for one in records]
+        records = [
+            await hub_connection.find_session(client, session) for session in given
+        ]  # all are known before any changes
+        changed = [await client.change_session(target.id, SessionChange(archived=archived)) for target in records]
         if json:
             print_json(changed)
             return 0
-        for record, told in zip(records, changed, strict=True):
-            hub_connection.print_outcome(told, _became(record, "archived" if archived else "listed again"), json=False)
+        for record, result in zip(records, changed, strict=True):
+            hub_connection.print_outcome(
+                result, _became(record, "archived" if archived else "listed again"), json=False
+            )
         return 0
 
     return hub_connection.run_with_client(work)
@@ -34,9 +38,9 @@ def rename(given: str, title: str, *, json: bool) -> int:
 
     async def work(client: Client) -> int:
         record = await hub_connection.find_session(client, given)
-        told = await client.change_session(record.id, SessionChange(title=title.strip()))
+        result = await client.change_session(record.id, SessionChange(title=title.strip()))
         renamed = _became(record, f"renamed to {one_line(title.strip(), 80)!r}")
-        return hub_connection.print_outcome(told, renamed, json=json)
+        return hub_connection.print_outcome(result, renamed, json=json)
 
     return hub_connection.run_with_client(work)
 
@@ -79,16 +83,16 @@ def retry(given: str, prompt: str, *, json: bool) -> int:
         record = await hub_connection.find_session(client, given)
         known = await client.prompts(record.id, over=True)
         ended = hub_connection.find_prompt(prompt, known) if prompt else last_failed(known)
-        told = await client.retry_prompt(record.id, ended.id)
+        result = await client.retry_prompt(record.id, ended.id)
         if json:
-            print_json(told)
+            print_json(result)
             return 0
         why = ended.problem or ended.outcome or "nobody knows how far it came"
         print(f"prompt {short_id(ended.id)}: {ended.status} ({one_line(why, 100)}): {one_line(ended.text, 80)}")
-        if isinstance(told, CommandView):
-            hub_connection.print_pending(told)
+        if isinstance(result, CommandView):
+            hub_connection.print_pending(result)
         else:
-            print(f"sent again as {short_id(told.id)}: {told.status}")
+            print(f"sent again as {short_id(result.id)}: {result.status}")
         return 0
 
     return hub_connection.run_with_client(work)
@@ -96,10 +100,10 @@ def retry(given: str, prompt: str, *, json: bool) -> int:
 
 def last_failed(prompts: Sequence[PromptView]) -> PromptView:
     """The prompt that ended last. Raises UsageError where it did not fail, or nothing ended lately."""
-    ended = [one for one in prompts if one.ended_at and one.status != "cancelled"]
+    ended = [prompt for prompt in prompts if prompt.ended_at and prompt.status != "cancelled"]
     if not ended:
         raise UsageError("no prompt has ended lately in this session", field="session", hint="Send one: tieline send")
-    last = max(ended, key=lambda one: one.ended_at)
+    last = max(ended, key=lambda prompt: prompt.ended_at)
     if last.status not in RETRIABLE:
         raise UsageError(
             f"nothing to retry (status of the last prompt: {last.status}): {one_line(last.text, 80)}",

@@ -13,17 +13,17 @@ async def last_events(
 ) -> list[EventFrame]:
     """The last events of the log, as it was up to a cursor; the oldest first. `prompt`: and the beginning of the turn
     that the first of them is in."""
-    found: list[EventFrame] = []
+    events: list[EventFrame] = []
     before = None if upto is None else upto + 1
-    while len(found) < number:
-        page = await client.events(session, before=before, limit=min(number - len(found), 1000))
-        found[:0] = page.events
+    while len(events) < number:
+        page = await client.events(session, before=before, limit=min(number - len(events), 1000))
+        events[:0] = page.events
         if not page.more or not page.events:
             break
-        before = found[0].seq
-    if prompt and found and not isinstance(found[0].event, TurnStarted):
-        found[:0] = await _beginning(client, session, found[0].seq)
-    return found
+        before = events[0].seq
+    if prompt and events and not isinstance(events[0].event, TurnStarted):
+        events[:0] = await _beginning(client, session, events[0].seq)
+    return events
 
 
 async def _beginning(client: Client, session: str, before: int) -> list[EventFrame]:

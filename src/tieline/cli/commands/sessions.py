@@ -49,13 +49,13 @@ def list_sessions(*, every: bool, agent: str, node: str, status: str, query: str
 
     async def work(client: Client) -> int:
         machine = (await hub_connection.find_node(client, node)).id if node else ""
-        found = await client.sessions(archived=every, agent=agent, node=machine, status=status, q=query, limit=limit)
+        records = await client.sessions(archived=every, agent=agent, node=machine, status=status, q=query, limit=limit)
         if json:
-            print_json(found)
+            print_json(records)
             return 0
-        nodes = {one.id: one for one in await client.nodes()}
-        marks = {one.id: one for one in await client.session_marks()}
-        rows = [_row(one, nodes, marks.get(one.id)) for one in found]
+        nodes = {view.id: view for view in await client.nodes()}
+        marks = {mark.id: mark for mark in await client.session_marks()}
+        rows = [_row(record, nodes, marks.get(record.id)) for record in records]
         print_rows(
             TITLES,
             [_styled(row) for row in rows],
@@ -70,10 +70,10 @@ def list_sessions(*, every: bool, agent: str, node: str, status: str, query: str
 def _row(record: SessionRecord, nodes: dict[str, NodeView], mark: SessionMark | None) -> tuple[str, ...]:
     machine = nodes.get(record.node)
     name = machine.name or machine.id if machine else record.node
-    said = one_line(record.problem, 60) if record.status == "failed" else plain_line(record.last_line, 60)
+    latest = one_line(record.problem, 60) if record.status == "failed" else plain_line(record.last_line, 60)
     unread = record.turns - (mark.seen_turns if mark else 0)
     marked = ("pinned" if mark and mark.pinned else "", f"{unread} unread" if unread > 0 else "")
-    what = " · ".join(part for part in (*marked, one_line(record.title, 60), said) if part)
+    what = " · ".join(part for part in (*marked, one_line(record.title, 60), latest) if part)
     return (
         short_id(record.id),
         one_line(record.agent, 20) + (" (terminal)" if record.kind == "attached" else ""),
@@ -105,8 +105,8 @@ class PromptMessage(Struct, frozen=True, kw_only=True):
 def send(message: PromptMessage) -> int:
     _check(message)
     options = message.options
-    said = with_content(prompt_of(options))
-    prompt = NewPrompt(text=said.text, attachments=said.attachments, timeout_s=options.timeout)
+    content = with_content(prompt_of(options))
+    prompt = NewPrompt(text=content.text, attachments=content.attachments, timeout_s=options.timeout)
     terminal = TerminalIO(options, Config(environ=inherited())) if options.on_ask else None
 
     async def work(client: Client) -> int:
@@ -117,14 +117,14 @@ def send(message: PromptMessage) -> int:
         else:
             record = await hub_connection.find_session(client, message.session)
         if message.steer:
-            if isinstance(told := await client.steer(record.id, prompt.text), CommandView):
-                hub_connection.print_pending(told)
+            if isinstance(result := await client.steer(record.id, prompt.text), CommandView):
+                hub_connection.print_pending(result)
             return 0
         if message.wait:
             return await send_and_wait(client, record, prompt, json=options.json, terminal=terminal)
-        told = await client.prompt(record.id, prompt)
+        result = await client.prompt(record.id, prompt)
         return hub_connection.print_outcome(
-            told, lambda sent: f"{record.id}  {record.agent}: {sent.status}", json=options.json
+            result, lambda sent: f"{record.id}  {record.agent}: {sent.status}", json=options.json
         )
 
     return hub_connection.run_with_client(work)
@@ -195,12 +195,12 @@ async def _create(client: Client, message: PromptMessage, prompt: NewPrompt) -> 
 
 async def _check_resume(client: Client, options: RunOptions) -> None:
     """Raises UsageError when a session has the conversation already: two must not go on with the same one."""
-    for one in await client.sessions(archived=True, agent=options.agent, limit=hub_connection.MAX_SESSIONS):
-        if one.native_id == options.resume:
+    for session in await client.sessions(archived=True, agent=options.agent, limit=hub_connection.MAX_SESSIONS):
+        if session.native_id == options.resume:
             raise UsageError(
-                f"session {short_id(one.id)} has this conversation",
+                f"session {short_id(session.id)} has this conversation",
                 field="resume",
-                hint=f'Go on there: tieline send {short_id(one.id)} "…", or in a copy: --fork.',
+                hint=f'Go on there: tieline send {short_id(session.id)} "…", or in a copy: --fork.',
             )
 
 

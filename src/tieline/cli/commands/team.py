@@ -85,9 +85,9 @@ def run(file: str, task: str, *, cwd: str, rehearse: bool, detach: bool, speaker
 
 def list_teams(*, json: bool) -> int:
     async def work(client: Client) -> int:
-        found = await client.teams()
+        records = await client.teams()
         if json:
-            print_json(found)
+            print_json(records)
             return 0
         print_rows(
             ("conversation", "team", "state", "rounds", "cost", "active", "task"),
@@ -101,7 +101,7 @@ def list_teams(*, json: bool) -> int:
                     time_ago(record.active_at),
                     one_line(record.task, 60),
                 )
-                for record in found
+                for record in records
             ],
             "No team has worked yet. `tieline team run FILE TASK` starts one.",
         )
@@ -190,8 +190,8 @@ def export(id: str, format: str) -> int:
 
     async def work(client: Client) -> int:
         team = await _find(client, id)
-        async with aclosing(_entries(client, team, follow=False)) as found:
-            entries = [each async for each in found]
+        async with aclosing(_entries(client, team, follow=False)) as stream:
+            entries = [each async for each in stream]
         if format == "json":
             print_json(entries)
             return 0

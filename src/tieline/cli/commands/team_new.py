@@ -61,7 +61,7 @@ def new(file: str, *, yes: bool, force: bool, json: bool = False) -> int:
     asks = not yes and not json and sys.stdin.isatty() and sys.stdout.isatty()
     if asks:
         print("Looking for agents …", flush=True)
-    agents = _found_agents()
+    agents = _installed_agents()
     folder = path.absolute().parent.name
     if asks:
         name, task, members = _asked(agents, folder)
@@ -85,18 +85,18 @@ def new(file: str, *, yes: bool, force: bool, json: bool = False) -> int:
     return 0
 
 
-def _found_agents() -> list[str]:
+def _installed_agents() -> list[str]:
     config = configuration.load()
     names = [name for name in registry.names(config) if name != NO_MODEL]
-    found = [report.name for report in asyncio.run(probe_agents(names, config)) if report.found]
-    if not found:
+    installed = [report.name for report in asyncio.run(probe_agents(names, config)) if report.found]
+    if not installed:
         raise UsageError("no agent was found on this machine", field="agent", hint="`tieline agents` says why.")
-    return found
+    return installed
 
 
 def starting_members(agents: Sequence[str]) -> list[TeamMember]:
     """An architect, a developer and a reviewer, on different agents as far as there are any, and the person."""
-    members = [_starting_member(role, agents[place % len(agents)]) for place, role in enumerate(STARTING_ROLES)]
+    members = [_starting_member(role, agents[index % len(agents)]) for index, role in enumerate(STARTING_ROLES)]
     return [*members, TeamMember(name=_own_name(), human=True)]
 
 

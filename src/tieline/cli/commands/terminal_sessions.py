@@ -75,21 +75,23 @@ def show(*, json: bool) -> int:
 def switch_here(folder: str, *, on: bool, json: bool) -> int:
     """In a directory and all below it."""
     env = environment.inherited()
-    place = Path(folder or ".").expanduser().absolute()
-    if not place.is_dir():
-        raise UsageError(f"{place} is not a directory", field="directory", hint="Name the directory of a project.")
-    switch(env, str(place), on=on)
+    directory = Path(folder or ".").expanduser().absolute()
+    if not directory.is_dir():
+        raise UsageError(f"{directory} is not a directory", field="directory", hint="Name the directory of a project.")
+    switch(env, str(directory), on=on)
     consent = read_consent(env)
-    read = bool(consent.since) and not consent.is_off(str(place))
+    read = bool(consent.since) and not consent.is_off(str(directory))
     if json:
-        print_json({"directory": str(place), "read": read})
-    elif on and consent.is_off(str(place)):
+        print_json({"directory": str(directory), "read": read})
+    elif on and consent.is_off(str(directory)):
         print_error("tieline: a folder above it is off: `tieline attach` shows which")
     elif not consent.since:
         later = "will be read along" if on else "will not be read along either"
-        print(f"Nothing is read along yet. After `tieline install --attach`, sessions in {clean(str(place))} {later}.")
+        print(
+            f"Nothing is read along yet. After `tieline install --attach`, sessions in {clean(str(directory))} {later}."
+        )
     else:
-        print(f"sessions in {clean(str(place))} are {'read along' if read else 'not read any more'}")
+        print(f"sessions in {clean(str(directory))} are {'read along' if read else 'not read any more'}")
     return 0
 
 
@@ -104,7 +106,7 @@ def adopt(given: str, *, json: bool) -> int:
             )
         return hub_connection.print_outcome(
             await client.adopt(record.id),
-            lambda one: f'{short_id(one.id)} is yours from anywhere: tieline send {short_id(one.id)} "…"',
+            lambda session: f'{short_id(session.id)} is yours from anywhere: tieline send {short_id(session.id)} "…"',
             json=json,
         )
 
@@ -113,7 +115,7 @@ def adopt(given: str, *, json: bool) -> int:
 
 def open_in_terminal(given: str, *, print_only: bool, json: bool) -> int:
     """Go on with a session in its harness's own terminal: this process becomes the harness."""
-    found: list[tuple[SessionRecord, tuple[str, ...]]] = []
+    to_open: list[tuple[SessionRecord, tuple[str, ...]]] = []
 
     async def work(client: Client) -> int:
         record = await hub_connection.find_session(client, given)
@@ -135,11 +137,11 @@ def open_in_terminal(given: str, *, print_only: bool, json: bool) -> int:
             if not here:
                 print_error("tieline: the session is on another machine; run this there")
         else:
-            found.append((record, command))
+            to_open.append((record, command))
         return 0
 
     status = hub_connection.run_with_client(work)
-    for record, command in found:
+    for record, command in to_open:
         program = shutil.which(command[0])
         if program is None:
             raise UsageError(f"{command[0]} is not on PATH", field="agent", hint="Install it, or use --print.")

@@ -80,14 +80,17 @@ def numbers(totals: UsageTotals) -> list[str]:
     return [
         f"{totals.turns:,}",
         duration(totals.duration_s),
-        *("-" if told is None else bound + compact(told) for told in (tokens.input, tokens.cache_read, tokens.output)),
+        *(
+            "-" if count is None else bound + compact(count)
+            for count in (tokens.input, tokens.cache_read, tokens.output)
+        ),
         "-" if tokens.cost_usd is None else f"{'' if totals.cost_complete else AT_LEAST}${tokens.cost_usd:,.2f}",
     ]
 
 
 def notes(totals: UsageTotals) -> list[str]:
     """What the sums do not contain, in words."""
-    found: list[str] = []
+    sentences: list[str] = []
     if not totals.complete:
         parts = [
             f"{count} reported {what}"
@@ -97,10 +100,10 @@ def notes(totals: UsageTotals) -> list[str]:
             )
             if count
         ]
-        found.append(f"≥: at least. Of {_turns(totals.turns)}, {' and '.join(parts)}.")
+        sentences.append(f"≥: at least. Of {_turns(totals.turns)}, {' and '.join(parts)}.")
     if without := totals.turns - totals.turns_with_cost:
-        found.append(f"No cost is known for {_turns(without)}: not every agent reports it.")
-    return found
+        sentences.append(f"No cost is known for {_turns(without)}: not every agent reports it.")
+    return sentences
 
 
 def _turns(count: int) -> str:

@@ -21,12 +21,12 @@ TITLES = ("session", "branch", "base", "commits", "changed", "state", "what")
 
 def list_worktrees(*, ended: bool, json: bool) -> int:
     async def work(client: Client) -> int:
-        found = await client.worktrees(ended=ended)
+        worktrees = await client.worktrees(ended=ended)
         if json:
-            print_json(found)
+            print_json(worktrees)
             return 0
         none = 'No worktrees. A session gets one so: tieline send --new codex "your task" --worktree'
-        print_rows(TITLES, [_row(one) for one in found], none, optional=("base", "commits", "changed"))
+        print_rows(TITLES, [_row(worktree) for worktree in worktrees], none, optional=("base", "commits", "changed"))
         return 0
 
     return hub_connection.run_with_client(work)

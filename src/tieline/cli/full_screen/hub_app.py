@@ -61,7 +61,7 @@ class HubApp(App[None]):
     def show_message(self, text: str, *, problem: bool = False) -> None:
         """In one line."""
 
-    def told_decision(self, record: AskRecord, decision: Decision) -> str:
+    def decision_text(self, record: AskRecord, decision: Decision) -> str:
         """In words, what became of a decision; nothing where the screen shows it anyway."""
         return ""
 
@@ -110,19 +110,19 @@ class HubApp(App[None]):
 
     async def _decide(self, record: AskRecord, decision: Decision) -> str:
         check_taken(await answer_as_shown(self._client, record, decision))
-        return self.told_decision(record, decision)
+        return self.decision_text(record, decision)
 
     async def _send_all(self) -> None:
         """One after the other, in the order in which they were typed."""
         while True:
             typed, request = await self._unsent.get()
             try:
-                told = await request()
+                message = await request()
             except TielineError as error:
                 self.refuse(typed, error)
             else:
-                if told:
-                    self.show_message(told)
+                if message:
+                    self.show_message(message)
 
     def refuse(self, typed: str, error: TielineError) -> None:
         """Says why; what was typed comes back to be corrected, unless something else is being typed."""

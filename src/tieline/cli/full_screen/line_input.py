@@ -26,7 +26,7 @@ class LineInput(TextArea):
         super().__init__(id="line", compact=True, highlight_cursor_line=False)
         self._completions = completions
         self._history: list[str] = []
-        self._place = 0  # in the history; its end: what is being typed
+        self._history_index = 0  # in the history; its end: what is being typed
 
     async def _on_key(self, event: events.Key) -> None:
         match event.key:
@@ -61,19 +61,19 @@ class LineInput(TextArea):
             return
         if self._history[-1:] != [text]:
             self._history = [*self._history, text][-MAX_HISTORY:]
-        self._place = len(self._history)
+        self._history_index = len(self._history)
         self.text = ""
         self.post_message(self.Submitted(text))
 
     def _recall(self, step: int) -> None:
-        place = min(max(self._place + step, 0), len(self._history))
-        if place != self._place:
-            self._place = place
-            self.fill(self._history[place] if place < len(self._history) else "")
+        position = min(max(self._history_index + step, 0), len(self._history))
+        if position != self._history_index:
+            self._history_index = position
+            self.fill(self._history[position] if position < len(self._history) else "")
 
     def _complete(self) -> None:
         """The last word, where it is the beginning of one name or command."""
         head, space, word = self.text.rpartition(" ")
-        found = [each for each in self._completions() if word and each.casefold().startswith(word.casefold())]
-        if len(found) == 1:
-            self.fill(f"{head}{space}{found[0]} ")
+        matches = [each for each in self._completions() if word and each.casefold().startswith(word.casefold())]
+        if len(matches) == 1:
+            self.fill(f"{head}{space}{matches[0]} ")

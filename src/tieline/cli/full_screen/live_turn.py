@@ -78,11 +78,11 @@ class LiveTurn:
     def lines(self, width: int) -> list[StyledText]:
         """All of it, in order; of its thoughts only what it thinks right now."""
         shown: list[StyledText] = []
-        for place, step in enumerate(self._steps):
+        for index, step in enumerate(self._steps):
             if step.kind == "text":
                 if words := without_markers(prose(step.text)):
                     shown.append(StyledText(words, overflow="fold"))
-            elif step.kind != "thinking" or place == len(self._steps) - 1:
+            elif step.kind != "thinking" or index == len(self._steps) - 1:
                 shown.append(_step_line(step, width))
         return shown
 

@@ -30,9 +30,9 @@ class Target:
         self.token = token
         if not path:
             scheme, _, rest = url.partition("://")
-            place, slash, prefix = rest.partition("/")
-            host, _, port = place.rpartition(":") if place.rpartition(":")[2].isdigit() else (place, "", "")
-            self.tls, self.host = scheme == "https", place
+            authority, slash, prefix = rest.partition("/")
+            host, _, port = authority.rpartition(":") if authority.rpartition(":")[2].isdigit() else (authority, "", "")
+            self.tls, self.host = scheme == "https", authority
             self.port = int(port) if port else 443 if self.tls else 80
             self.name = host.strip("[]")
             self.prefix = (slash + prefix).rstrip("/")

@@ -386,16 +386,16 @@ def carried(text: bytes) -> str:
     if f'"{DELIVERY_META}"'.encode() not in text:
         return ""
     try:
-        found: Any = json.loads(text)
-        return str(found["result"]["_meta"][DELIVERY_META])
+        response: Any = json.loads(text)
+        return str(response["result"]["_meta"][DELIVERY_META])
     except (ValueError, LookupError, TypeError):
         return ""
 
 
 def problem_text(status: int, body: bytes) -> str:
     try:
-        found: Any = json.loads(body)
-        text = " ".join(str(found.get(name)) for name in ("detail", "hint") if found.get(name))
+        problem: Any = json.loads(body)
+        text = " ".join(str(problem.get(name)) for name in ("detail", "hint") if problem.get(name))
     except (ValueError, AttributeError):
         text = ""
     return text or f"the hub refused it: status {status}"
@@ -471,8 +471,8 @@ def start_hub(env: "Mapping[str, str]") -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoAnswer(f"a hub could not be started: {error}") from None
     if done.returncode and find_hub(env) is None:
-        told = [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
-        raise NoAnswer(f"a hub could not be started: {' '.join(told[-2:]) or 'no output'}")  # with what to do
+        lines = [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
+        raise NoAnswer(f"a hub could not be started: {' '.join(lines[-2:]) or 'no output'}")  # with what to do
 
 
 def log(text: str) -> None:

@@ -158,7 +158,7 @@ class PermissionPrompter:
             return (line.strip(),) if line and line.strip() else ()
         if question.many or len(labels) > MAX_DIGITS:
             return await self._numbers(question, labels)
-        keys = {str(place): "" for place in range(1, len(labels) + 1)}
+        keys = {str(number): "" for number in range(1, len(labels) + 1)}
         keys |= {"t": "type an answer"} if question.free else {}
         keys["s"] = "skip"
         key = await self._choose(keys, f"1-{len(labels)} choose" if len(labels) > 1 else "1 choose")
@@ -190,9 +190,9 @@ class PermissionPrompter:
         self._keys.set("key")
         named = [f"{key} {label}" for key, label in keys.items() if label]
         line = Text("  ")
-        for place, entry in enumerate([lead, *named] if lead else named):
+        for index, entry in enumerate([lead, *named] if lead else named):
             key, _, label = entry.partition(" ")
-            line.append("   " if place else "").append(key, "bold yellow").append(f" {label}")
+            line.append("   " if index else "").append(key, "bold yellow").append(f" {label}")
         line.append("  ")
         if line.cell_len >= self._console.width:  # a wrapped line could not be taken back: what each means above it
             for key, label in keys.items():

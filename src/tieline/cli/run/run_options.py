@@ -141,18 +141,18 @@ def attachment(path: str) -> Attachment:
     """A file to attach, with its type: by what is in it where that is text, else by its name."""
     import mimetypes
 
-    place = Path(path).expanduser().absolute()
+    absolute_path = Path(path).expanduser().absolute()
     try:
-        with place.open("rb") as file:
+        with absolute_path.open("rb") as file:
             start = file.read(SNIFFED)
     except OSError as error:
         raise UsageError(f"cannot attach {path!r}: {error.strerror}", field="attach") from None
-    guessed = mimetypes.guess_type(place.name)[0] or ""
+    guessed = mimetypes.guess_type(absolute_path.name)[0] or ""
     if _is_text(start):
         kind = guessed if guessed in TEXT_TYPES else "text/plain"
     else:
         kind = guessed or "application/octet-stream"
-    return Attachment(path=str(place), media_type=kind, name=place.name)
+    return Attachment(path=str(absolute_path), media_type=kind, name=absolute_path.name)
 
 
 def _split_commas(values: Iterable[str]) -> list[str]:
@@ -160,11 +160,11 @@ def _split_commas(values: Iterable[str]) -> list[str]:
     names: list[str] = []
     for value in values:
         depth, start = 0, 0
-        for place, sign in enumerate(value):
+        for index, sign in enumerate(value):
             depth += (sign == "(") - (sign == ")")
             if sign == "," and depth <= 0:
-                names.append(value[start:place].strip())
-                start = place + 1
+                names.append(value[start:index].strip())
+                start = index + 1
         names.append(value[start:].strip())
     return [name for name in names if name]
 

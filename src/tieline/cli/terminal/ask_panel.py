@@ -46,8 +46,8 @@ def context_panels(ask: Ask, agent: str, cwd: str = "") -> list[Panel]:
 def question_panel(question: Question, agent: str, at_terminal: str = "") -> Panel:
     header = f" · {one_line(question.header)}" if question.header else ""
     body = Text(marked(question.text), "bold", overflow="fold")
-    for place, choice in enumerate(question.choices, 1):
-        body.append("\n").append(f"{place:>2}  ", "bold yellow").append(marked(choice.label), "not bold")
+    for number, choice in enumerate(question.choices, 1):
+        body.append("\n").append(f"{number:>2}  ", "bold yellow").append(marked(choice.label), "not bold")
         if choice.description:
             body.append(f"\n    {marked(choice.description)}", "not bold dim")
     if at_terminal:

@@ -129,8 +129,8 @@ def checklist(steps: Sequence[PlanStep], limit: int | None = None) -> Renderable
 
 def policy_line(receipt: Receipt) -> Text:
     text = Text("  ")
-    for place, (name, level) in enumerate(event_text.levels(receipt)):
-        text.append(" · " if place else "", "dim").append(f"{name} ", "dim").append(level, LEVEL_STYLES[level])
+    for index, (name, level) in enumerate(event_text.levels(receipt)):
+        text.append(" · " if index else "", "dim").append(f"{name} ", "dim").append(level, LEVEL_STYLES[level])
     for name in receipt.unenforced():
         note = receipt.of(name).note
         text.append(f"\n  ! {event_text.CAPABILITY_WORDS[name]}: nothing enforces this", "yellow")
@@ -140,11 +140,11 @@ def policy_line(receipt: Receipt) -> Text:
     return text
 
 
-def summary_line(done: Done, *, told: bool) -> Text:
+def summary_line(done: Done, *, error_shown: bool) -> Text:
     """How it ended. `told`: the error was on the screen already."""
     sign, word = event_text.OUTCOMES[done.status]
     style = {"success": "green", "error": "red"}.get(done.status, "yellow")
     text = Text.assemble((f"{sign} {word}", f"bold {style}"))
-    if done.error and not told and done.status in ("error", "timeout"):
+    if done.error and not error_shown and done.status in ("error", "timeout"):
         text.append(f": {one_line(done.error, 400)}", style)
     return text.append("  " + " · ".join(event_text.summary_parts(done)), "dim")

@@ -100,8 +100,8 @@ def paths_outside(paths: Iterable[str], diff: str) -> list[str]:
     return [path for path in paths if not any(_same(path, name) for name in named)]
 
 
-def _same(one: str, other: str) -> bool:
-    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
+def _same(path: str, other: str) -> bool:
+    return path == other or path.endswith(f"/{other}") or other.endswith(f"/{path}")
 
 
 def request_text(ask: Ask) -> str:

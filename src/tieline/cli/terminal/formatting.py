@@ -39,8 +39,8 @@ def print_words(text: str, indent: int = 0) -> None:
     print(text)
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or f'{one}s'}"
+def counted(number: int, singular: str, plural: str = "") -> str:
+    return f"{number} {singular if number == 1 else plural or f'{singular}s'}"
 
 
 def time_ago(at: float, now: float | None = None) -> str:

@@ -12,7 +12,7 @@ def blocks(text: str) -> list[str]:
     All but the last are rendered the same whatever comes after them. A block ends at an empty line, but not inside
     fenced code, not inside a list, and not before something that is indented, which may still belong to it.
     """
-    found: list[str] = []
+    finished: list[str] = []
     fence = ""
     in_list = False
     start = position = 0
@@ -25,14 +25,14 @@ def blocks(text: str) -> list[str]:
             indented = line[:1].isspace()
             item = bool(_ITEM.match(line))
             if after_empty and not indented and not (in_list and item) and position > start:
-                found.append(text[start:position])
+                finished.append(text[start:position])
                 start = position
             if not fence:
                 in_list = item or (in_list and (indented or not after_empty))
             after_empty = False
             fence = _open_fence(fence, line)
         position += len(line) + 1
-    return [*found, text[start:]]
+    return [*finished, text[start:]]
 
 
 def _cannot_be_item(line: str) -> bool:
@@ -65,27 +65,27 @@ class MarkdownStream:
 
     def take_finished(self) -> list[str]:
         """Blocks that have become whole. Called by the clock, not per delta: it looks at all that is not settled."""
-        found: list[str] = []
+        finished: list[str] = []
         for item, parts in self._heard.items():
             text = self._text[item] = self._text.get(item, "") + "".join(parts)
             parts.clear()
             *whole, self.growing = blocks(text[self._done.get(item, 0) :])
             self._done[item] = len(text) - len(self.growing)
-            found += filter(str.strip, whole)
-        return found
+            finished += filter(str.strip, whole)
+        return finished
 
     def finish_item(self, item: str, text: str) -> list[str]:
         """The item is complete: what of it was not handed out yet."""
         self._heard.pop(item, None)
-        done, said = self._done.pop(item, 0), self._text.pop(item, "")
+        done, streamed = self._done.pop(item, 0), self._text.pop(item, "")
         self.growing = ""
-        if not text.startswith(said[:done]):
+        if not text.startswith(streamed[:done]):
             done = 0  # the item is not what its deltas said: the item counts
         return [*filter(str.strip, blocks(text[done:]))]
 
     def flush(self) -> list[str]:
         """At the end: what never became an item, because nothing is lost."""
-        found = self.take_finished()
+        rest = self.take_finished()
         for item, text in list(self._text.items()):
-            found += self.finish_item(item, text)
-        return found
+            rest += self.finish_item(item, text)
+        return rest

@@ -105,7 +105,7 @@ class PlainView(NonInteractiveView):
         self._rows: dict[str, event_text.EventRow] = {}
         self._held = ""  # the last text: it may turn out to be the answer, which belongs to the other stream
         self._cwd = ""
-        self._told: set[str] = set()  # errors
+        self._shown_errors: set[str] = set()
 
     def note(self, message: str) -> None:
         self._say(f"tieline: {message}")
@@ -147,7 +147,7 @@ class PlainView(NonInteractiveView):
             case Warning(message):
                 self._say(f"warning: {message}")
             case Error(message):
-                self._told.add(message)
+                self._shown_errors.add(message)
                 self._say(f"error: {message}")
             case _:
                 pass
@@ -171,7 +171,7 @@ class PlainView(NonInteractiveView):
         _, word = event_text.OUTCOMES[event.status]
         why = (
             f": {one_line(event.error)}"
-            if event.error and event.status != "success" and event.error not in self._told
+            if event.error and event.status != "success" and event.error not in self._shown_errors
             else ""
         )
         self._say(f"{word}{why} ({', '.join(event_text.summary_parts(event))})")

@@ -79,7 +79,7 @@ class TerminalView:
         self._shown_diffs: set[str] = set()  # paths whose change was seen already
         self._diff = ""
         self._thinking_since = 0.0
-        self._told_errors: set[str] = set()
+        self._shown_errors: set[str] = set()
         self._before: Event | None = None
         self._held: tuple[float, RenderableType] | None = None  # a row that a plan right after it makes needless
 
@@ -181,8 +181,8 @@ class TerminalView:
                 self._init(event)
             case TurnStarted(prompt, _, files):
                 self._region.doing = "working"
-                said = "\n".join([*filter(None, [prompt.strip()]), *(f"[{file.name}]" for file in files)])
-                self._prompt = clean(said) if self._show_prompt else ""
+                prompt_text = "\n".join([*filter(None, [prompt.strip()]), *(f"[{file.name}]" for file in files)])
+                self._prompt = clean(prompt_text) if self._show_prompt else ""
             case Status(state, detail):
                 self._region.doing = one_line(state, 40)
                 if detail:
@@ -190,7 +190,7 @@ class TerminalView:
             case Warning(message):
                 self._row(Line(f"! {clean(message)}", "yellow"))
             case Error(message):
-                self._told_errors.add(message)
+                self._shown_errors.add(message)
                 style = "yellow" if event.recoverable else "red"
                 self._block(Line(f"✗ {clean(message)}", style))
             case Done():
@@ -261,8 +261,8 @@ class TerminalView:
         if self._region.plan:
             self._block(checklist(self._region.plan))
         self.close()
-        told = event.error in self._told_errors
-        self._block(summary_line(event, told=told))
+        error_shown = event.error in self._shown_errors
+        self._block(summary_line(event, error_shown=error_shown))
         if self.resumable and event.native_id:
             command = event_text.resume_command(self._agent, event.native_id, self._cwd_option)
             self._console.print(Line(f"  go on with: {command}", "dim"), soft_wrap=True)

@@ -176,10 +176,10 @@ class TopApp(HubApp):
         wanted = {id: _shown(cells, widths) for id, cells in whole.items()}
         styles = {row.id: STYLES.get(row.status, "") for row in rows}
         if list(wanted) == list(self._drawn) and widths == self._table.widths:
-            for place, (id, cells) in enumerate(wanted.items()):
+            for index, (id, cells) in enumerate(wanted.items()):
                 for column, (title, new, old) in enumerate(zip(widths, cells, self._drawn[id], strict=True)):
                     if new != old:
-                        self._table.update_cell_at((place, column), _cell(title, new, styles[id]))  # pyright: ignore[reportArgumentType]
+                        self._table.update_cell_at((index, column), _cell(title, new, styles[id]))  # pyright: ignore[reportArgumentType]
         else:
             top = self._table.scroll_y
             self._table.show_columns(widths)
@@ -328,17 +328,17 @@ class TopApp(HubApp):
 
     def _move(self, by: int) -> None:
         if ids := list(self._drawn):
-            place = ids.index(self._chosen) if self._chosen in ids else 0
-            self._choose(ids[min(max(place + by, 0), len(ids) - 1)])
+            index = ids.index(self._chosen) if self._chosen in ids else 0
+            self._choose(ids[min(max(index + by, 0), len(ids) - 1)])
             self._refresh()
 
     def _next_ask(self) -> None:
         ids = list(self._drawn)
         start = ids.index(self._chosen) + 1 if self._chosen in ids else 0
         waiting = {ask.session for ask in self._picture.asks.values()}
-        found = next((id for id in [*ids[start:], *ids[:start]] if id in waiting), "")
-        if found:
-            self._choose(found)
+        next_session = next((id for id in [*ids[start:], *ids[:start]] if id in waiting), "")
+        if next_session:
+            self._choose(next_session)
             self._refresh()
         else:
             self.show_message("nothing waits for a decision")
@@ -412,21 +412,21 @@ class TopApp(HubApp):
         raise UsageError("no session is selected", field="session")
 
     async def _prompt(self, session: str, text: str) -> str:
-        told = await self._client.prompt(session, NewPrompt(text=text))
-        return PENDING if isinstance(told, CommandView) else f"sent: {told.status}"
+        result = await self._client.prompt(session, NewPrompt(text=text))
+        return PENDING if isinstance(result, CommandView) else f"sent: {result.status}"
 
     async def _steer(self, session: str, text: str) -> str:
         return PENDING if await self._client.steer(session, text) else "said"
 
     async def _abort(self, session: str) -> str:
-        told = await self._client.abort(session)
-        return PENDING if isinstance(told, CommandView) else "interrupted" if told else "no turn was running"
+        result = await self._client.abort(session)
+        return PENDING if isinstance(result, CommandView) else "interrupted" if result else "no turn was running"
 
     async def _archive(self, session: str) -> str:
-        told = await self._client.change_session(session, SessionChange(archived=True))
-        return PENDING if isinstance(told, CommandView) else "archived"
+        result = await self._client.change_session(session, SessionChange(archived=True))
+        return PENDING if isinstance(result, CommandView) else "archived"
 
-    def told_decision(self, record: AskRecord, decision: Decision) -> str:
+    def decision_text(self, record: AskRecord, decision: Decision) -> str:
         verb = "answered" if decision.answers else "allowed" if decision.decision == "allow" else "denied"
         return f"{verb}: {summary_line(record.ask)}"
 

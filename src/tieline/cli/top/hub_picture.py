@@ -144,7 +144,7 @@ class HubPicture:
 
     def _row(self, record: SessionRecord) -> SessionRow:
         node = self.nodes.get(record.node)
-        said = one_line(record.problem, 120) if record.status == "failed" else plain_line(record.last_line, 120)
+        latest = one_line(record.problem, 120) if record.status == "failed" else plain_line(record.last_line, 120)
         return SessionRow(
             id=record.id,
             agent=record.agent,
@@ -156,7 +156,7 @@ class HubPicture:
             active_at=record.active_at,
             cost_usd=record.tokens.cost_usd,
             cwd=record.cwd,
-            what=" · ".join(part for part in (one_line(record.title, 60), said) if part),
+            what=" · ".join(part for part in (one_line(record.title, 60), latest) if part),
             terminal=record.kind == "attached",
         )
 

@@ -20,22 +20,23 @@ REF = "#/components/schemas/{name}"
 
 
 def document(routes: Iterable[Operation | AsgiRoute]) -> JsonDict:
-    """Every route under the API, and those for machines beside it. Streams and links are told in words."""
-    found = [
+    """Every route under the API, and those for machines beside it. Streams and links are described in
+    prose."""
+    documented = [
         (path, route, route.spec)
         for route in routes
         if isinstance(route, Operation) and route.spec is not None
         for path in route.paths
     ]
     types: list[Any] = [Problem, CommandView]
-    for _, route, said in found:
-        types += [kind for kind in (said.body, said.response) if kind is not None]
+    for _, route, spec in documented:
+        types += [kind for kind in (spec.body, spec.response) if kind is not None]
         types += [field.type for field in _query(route)]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
     names = dict(zip(map(_key, types), schemas, strict=True))
     paths: JsonDict = {}
-    for path, route, said in sorted(found, key=lambda one: (one[0], one[1].method)):
-        paths.setdefault(path, {})[route.method.lower()] = _operation(path, route, said, names)
+    for path, route, spec in sorted(documented, key=lambda entry: (entry[0], entry[1].method)):
+        paths.setdefault(path, {})[route.method.lower()] = _operation(path, route, spec, names)
     return {
         "openapi": "3.1.0",
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
@@ -49,7 +50,7 @@ def document(routes: Iterable[Operation | AsgiRoute]) -> JsonDict:
         },
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}],
-        "tags": [{"name": tag} for tag in sorted({tag for _, route, _ in found for tag in route.tags})],
+        "tags": [{"name": tag} for tag in sorted({tag for _, route, _ in documented for tag in route.tags})],
         "paths": paths,
         "components": {
             "schemas": components,
@@ -60,7 +61,7 @@ def document(routes: Iterable[Operation | AsgiRoute]) -> JsonDict:
     }
 
 
-def _operation(path: str, route: Operation, said: RouteSpec, names: JsonDict) -> JsonDict:
+def _operation(path: str, route: Operation, spec: RouteSpec, names: JsonDict) -> JsonDict:
     words = cleandoc(route.handler.__doc__ or route.handler.__name__).split("\n\n", 1)
     is_open = access_rules.required_auth(route.method, path) == "nothing"
     operation: JsonDict = {
@@ -68,20 +69,20 @@ def _operation(path: str, route: Operation, said: RouteSpec, names: JsonDict) ->
         "summary": " ".join(words[0].split()),
         "tags": sorted(route.tags),
         "parameters": _parameters(path, route, names),
-        "responses": _responses(said, route.method, names, is_open),
+        "responses": _responses(spec, route.method, names, is_open),
     }
     if len(words) > 1:
         operation["description"] = " ".join(words[1].split())
     if is_open:
         operation["security"] = []
-    if said.body is not None:
-        content = {"application/json": {"schema": names[_key(said.body)]}}
-        operation["requestBody"] = {"required": said.body_required, "content": content}
+    if spec.body is not None:
+        content = {"application/json": {"schema": names[_key(spec.body)]}}
+        operation["requestBody"] = {"required": spec.body_required, "content": content}
     return operation
 
 
 def _parameters(path: str, route: Operation, names: JsonDict) -> list[JsonDict]:
-    found: list[JsonDict] = [
+    parameters: list[JsonDict] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in PATH_PARAMETER.findall(path)
     ]
@@ -89,9 +90,9 @@ def _parameters(path: str, route: Operation, names: JsonDict) -> list[JsonDict]:
         schema = dict(names[_key(field.type)])
         if field.default is not None and not field.required:
             schema["default"] = field.default
-        found.append({"name": field.name, "in": "query", "required": field.required, "schema": schema})
+        parameters.append({"name": field.name, "in": "query", "required": field.required, "schema": schema})
     if route.method != "GET":
-        found.append(
+        parameters.append(
             {
                 "name": "Idempotency-Key",
                 "in": "header",
@@ -100,25 +101,25 @@ def _parameters(path: str, route: Operation, names: JsonDict) -> list[JsonDict]:
                 "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
             }
         )
-    return found
+    return parameters
 
 
-def _responses(said: RouteSpec, method: str, names: JsonDict, is_open: bool) -> JsonDict:
+def _responses(spec: RouteSpec, method: str, names: JsonDict, is_open: bool) -> JsonDict:
     good: JsonDict = {"description": "Done." if method != "GET" else "Found."}
-    if said.response is not None:
-        good["content"] = {said.media_type: {"schema": names[_key(said.response)]}}
-    elif said.status != 204:
-        good["content"] = {said.media_type: {"schema": {}}}
-    responses: JsonDict = {str(said.status): good}
-    if said.may_be_pending:
+    if spec.response is not None:
+        good["content"] = {spec.media_type: {"schema": names[_key(spec.response)]}}
+    elif spec.status != 204:
+        good["content"] = {spec.media_type: {"schema": {}}}
+    responses: JsonDict = {str(spec.status): good}
+    if spec.may_be_pending:
         view = {"application/json": {"schema": names[_key(CommandView)]}}
         responses["202"] = {"description": "Durable; the node has not answered yet.", "content": view}
-    codes = {"UsageError", "Forbidden", *said.problems}
+    codes = {"UsageError", "Forbidden", *spec.problems}
     if not is_open:
         codes.add("Unauthenticated")
     if method != "GET":
         codes |= {"BodyTooLarge", "SlowRequest", "InProgress", "KeyReused"}
-    if said.response is not None or said.may_be_pending:
+    if spec.response is not None or spec.may_be_pending:
         codes.add("BusError")
     by_status: dict[int, list[str]] = {}
     for code in sorted(codes):

@@ -97,12 +97,12 @@ def encode_problem(problem: Problem) -> bytes:
 
 
 def problem_headers(problem: Problem, retry_s: float = 0.0) -> list[tuple[bytes, bytes]]:
-    found = [(b"content-type", MEDIA_TYPE.encode())]
+    headers = [(b"content-type", MEDIA_TYPE.encode())]
     if problem.status == 401:
-        found.append((b"www-authenticate", b'Bearer realm="tieline"'))
+        headers.append((b"www-authenticate", b'Bearer realm="tieline"'))
     if retry_s > 0:
-        found.append((b"retry-after", str(max(1, round(retry_s + 0.5))).encode()))
-    return found
+        headers.append((b"retry-after", str(max(1, round(retry_s + 0.5))).encode()))
+    return headers
 
 
 def make_problem(code: str, status: int, detail: str, field: str, hint: str, instance: str) -> Problem:

@@ -76,9 +76,9 @@ def parse_query(request: Request, kind: type[T]) -> T:
 
 
 def validation_error(error: msgspec.ValidationError) -> RequestRefused:
-    """msgspec says `$.policy.shell` where it is wrong, and the name where it is too much or missing."""
+    """msgspec names the position of a wrong value as `$.policy.shell`, and an unknown or missing field by its name."""
     message = str(error)
-    where = found.group(1) if (found := _FIELD.search(message)) else ""
-    name = found.group(1) if (found := _NAMED.search(message)) else ""
+    where = match.group(1) if (match := _FIELD.search(message)) else ""
+    name = match.group(1) if (match := _NAMED.search(message)) else ""
     field = ".".join(part for part in (where, name) if part) or "body"
     return RequestRefused("UsageError", message, field=field, hint="See /api/v1/docs.")

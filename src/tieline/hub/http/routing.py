@@ -111,20 +111,23 @@ def build_router(
     Starlette tries routes one after the other, so each resource has a router of its own: a request tries its own few
     routes instead of all."""
     operations: dict[str, dict[str, Operation]] = {}
-    found: list[tuple[str, BaseRoute]] = []
+    routes_by_path: list[tuple[str, BaseRoute]] = []
     for route in routes:
         if isinstance(route, AsgiRoute):
             endpoint = _AsgiEndpoint(route.app)
-            found += [(route.path, Route(route.path, endpoint)), (route.path, WebSocketRoute(route.path, endpoint))]
+            routes_by_path += [
+                (route.path, Route(route.path, endpoint)),
+                (route.path, WebSocketRoute(route.path, endpoint)),
+            ]
             continue
         for path in route.paths:
             methods = operations.setdefault(path, {})
             assert route.method not in methods, f"{route.method} {path} is there twice"
             methods[route.method] = route
-    found += [(path, Route(path, _AsgiEndpoint(serve(methods)))) for path, methods in operations.items()]
-    found.sort(key=lambda pair: [part.startswith("{") for part in pair[0].split("/")])
+    routes_by_path += [(path, Route(path, _AsgiEndpoint(serve(methods)))) for path, methods in operations.items()]
+    routes_by_path.sort(key=lambda pair: [part.startswith("{") for part in pair[0].split("/")])
     by_resource: dict[str, list[BaseRoute]] = {}
-    for path, route in found:
+    for path, route in routes_by_path:
         by_resource.setdefault(_resource(path), []).append(route)
     routers = {
         resource: Router(routes, redirect_slashes=False, default=not_found) for resource, routes in by_resource.items()

@@ -81,7 +81,7 @@ class StaticFile:
         headers = {"cache-control": self.cache_control, "etag": self.etag, "vary": "accept-encoding"}
         if request.headers.get("if-none-match") == self.etag:
             return Response(status_code=304, headers=headers)
-        taken = {one.split(";")[0].strip() for one in request.headers.get("accept-encoding", "").split(",")}
+        taken = {encoding.split(";")[0].strip() for encoding in request.headers.get("accept-encoding", "").split(",")}
         name = next((name for _, name in ENCODINGS if name in taken and name in self.encodings), "")
         if name:
             headers["content-encoding"] = name
@@ -99,16 +99,16 @@ class StaticFiles:
                 self._files[address] = StaticFile(path, hashed=address.startswith("/assets/"))
 
     def page(self, request: Request) -> Response:
-        found = self._files.get("/index.html")
-        if found is None:
+        file = self._files.get("/index.html")
+        if file is None:
             return Response(NOT_BUILT, 503, media_type=MEDIA_TYPES[".html"])
-        return found.respond(request)
+        return file.respond(request)
 
     def file(self, request: Request, address: str) -> Response:
-        found = self._files.get(address)
-        if found is None:
+        file = self._files.get(address)
+        if file is None:
             raise RequestRefused("NotFound", "no such file")
-        return found.respond(request)
+        return file.respond(request)
 
 
 def routes(hub: "Hub") -> list[Any]:

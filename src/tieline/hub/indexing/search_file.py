@@ -41,7 +41,7 @@ class Document(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class IndexHit(Struct, frozen=True, kw_only=True):
     id: int
     seq: int
     at: float
@@ -140,7 +140,7 @@ class SearchFile:
 
     # --- reading -------------------------------------------------------------------------------------------
 
-    def search(self, match: str, *, before: int, since: float, until: float, limit: int) -> list[Found]:
+    def search(self, match: str, *, before: int, since: float, until: float, limit: int) -> list[IndexHit]:
         """The newest first. `before`: the id of the last one that was seen; 0 for none."""
         with self._reader() as connection:
             first, last = self._range(connection, before, since, until)
@@ -153,7 +153,7 @@ class SearchFile:
                 (_BEGIN, _END, match, first, last, since, until or 1e18, limit),
             )
             names = ("id", "seq", "at", "kind", "session", "message", "thread")
-            return [Found(**dict(zip(names, row[:7], strict=True)), snippet=_parts(row[7])) for row in rows]
+            return [IndexHit(**dict(zip(names, row[:7], strict=True)), snippet=_parts(row[7])) for row in rows]
 
     def _range(self, connection: sqlite3.Connection, before: int, since: float, until: float) -> tuple[int, int]:
         """The documents of these days: FTS5 goes straight to them, however many there are of the other days."""
@@ -218,8 +218,8 @@ class SearchFile:
 
     def _cursor(self, family: str) -> int:
         with closing(self._writer.execute("SELECT value FROM meta WHERE key = ?", (f"cursor.{family}",))) as rows:
-            found = rows.fetchone()
-        return int(found[0]) if found else 0
+            row = rows.fetchone()
+        return int(row[0]) if row else 0
 
     def _set(self, connection: sqlite3.Connection, key: str, value: str) -> None:
         connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))

@@ -21,7 +21,7 @@ from ...sessions.event_log import EventAssembler, happened_at
 from ...sessions.records import SESSIONS, SessionRecord
 from ..http.problems import RequestRefused
 from .log_indexer import BATCH, LogIndexer
-from .search_file import Document, Found, SearchFile, remove
+from .search_file import Document, IndexHit, SearchFile, remove
 from .search_query import match_expression, plain_words, tag
 from .searchable_text import of_event, of_message
 from .session_lookup import SessionLookup
@@ -101,7 +101,8 @@ class SearchIndex:
         limit: int = 50,
         sessions: Mapping[str, SessionRecord],
     ) -> SearchResults:
-        """`sessions` are those that there are now: nothing is found of others. Raises UsageError, RequestRefused."""
+        """`sessions` are those that exist now: hits of other sessions are left out. Raises UsageError,
+        RequestRefused."""
         filters = (("s", session), ("a", agent), ("p", project.casefold()), ("k", kind or ""))
         match = match_expression(query, [tag(name, value) for name, value in filters if value])
         file = self._file
@@ -110,15 +111,17 @@ class SearchIndex:
                 raise _rebuilding()
             raise RequestRefused("Unsupported", f"search is unavailable: {self.problem}", hint="See the hub's log.")
         try:
-            found = await self._in_time(
+            index_hits = await self._in_time(
                 lambda: file.search(match, before=before, since=since, until=until, limit=limit + 1)
             )
         except sqlite3.Error as error:
-            self._found_damaged(file, error)
+            self._schedule_rebuild(file, error)
             raise _rebuilding() from None
-        hits = [await self._hit(one, sessions) for one in found[:limit] if not one.session or one.session in sessions]
+        hits = [
+            await self._hit(hit, sessions) for hit in index_hits[:limit] if not hit.session or hit.session in sessions
+        ]
         titles = () if any((kind, before)) else _by_title(query, sessions, agent, session)
-        return SearchResults(hits=tuple(hits), sessions=titles, more=len(found) > limit, indexed=self.indexed())
+        return SearchResults(hits=tuple(hits), sessions=titles, more=len(index_hits) > limit, indexed=self.indexed())
 
     def indexed(self) -> float:
         """How much of the logs is in the index."""
@@ -155,21 +158,21 @@ class SearchIndex:
         if not task.cancelled():
             task.exception()
 
-    async def _hit(self, found: Found, sessions: Mapping[str, SessionRecord]) -> SearchHit:
-        record = sessions.get(found.session)
-        project = (await self._lookup.about(found.session)).project if record else ""
+    async def _hit(self, hit: IndexHit, sessions: Mapping[str, SessionRecord]) -> SearchHit:
+        record = sessions.get(hit.session)
+        project = (await self._lookup.about(hit.session)).project if record else ""
         return SearchHit(
-            id=found.id,
-            kind=found.kind,
-            at=found.at,
-            seq=found.seq,
-            session=found.session,
-            message=found.message,
-            thread=found.thread,
+            id=hit.id,
+            kind=hit.kind,
+            at=hit.at,
+            seq=hit.seq,
+            session=hit.session,
+            message=hit.message,
+            thread=hit.thread,
             agent=record.agent if record else "",
             project=project,
             title=record.title if record else "",
-            snippet=found.snippet,
+            snippet=hit.snippet,
         )
 
     # --- feeding -------------------------------------------------------------------------------------------
@@ -190,7 +193,7 @@ class SearchIndex:
             cursor = await asyncio.to_thread(file.add, family, documents, upto)
         except sqlite3.Error as error:
             if not isinstance(error, sqlite3.OperationalError):  # no full disk and no lock
-                self._found_damaged(file, error)
+                self._schedule_rebuild(file, error)
             raise BusUnavailable(f"the search index cannot be written: {error}") from None
         if file is not self._file:
             raise BusUnavailable(REBUILDING)
@@ -198,8 +201,8 @@ class SearchIndex:
 
     async def _of_event(self, record: Record) -> Document | None:
         event = await self._assembler.join(record)
-        found = of_event(event.data) if event is not None else None
-        if event is None or found is None:
+        searchable = of_event(event.data) if event is not None else None
+        if event is None or searchable is None:
             return None
         about = await self._lookup.about(event.session)
         if not about.exists:
@@ -209,26 +212,26 @@ class SearchIndex:
             family=EVENTS,
             seq=event.seq,
             at=event.at,
-            kind=found.kind,
-            text=found.text,
+            kind=searchable.kind,
+            text=searchable.text,
             session=event.session,
             tags=tags,
         )
 
     async def _of_message(self, record: Record) -> Document | None:
-        found = of_message(record.data)
-        if found is None:
+        searchable = of_message(record.data)
+        if searchable is None:
             return None
-        ends = (found.sender, record.subject.partition(".")[2])
+        ends = (searchable.sender, record.subject.partition(".")[2])
         tags = tuple(tag("s", end.removeprefix(AGENT_ADDRESS)) for end in ends if end.startswith(AGENT_ADDRESS))
         return Document(
             family=MESSAGE_LOG,
             seq=record.seq,
             at=happened_at(record),
             kind="message",
-            text=found.text,
-            message=found.message,
-            thread=found.thread,
+            text=searchable.text,
+            message=searchable.message,
+            thread=searchable.thread,
             tags=tags,
         )
 
@@ -271,7 +274,7 @@ class SearchIndex:
             removed += await asyncio.to_thread(file.remove_before, consumer.family, first)
         return removed
 
-    def _found_damaged(self, file: SearchFile, error: sqlite3.Error) -> None:
+    def _schedule_rebuild(self, file: SearchFile, error: sqlite3.Error) -> None:
         if file is self._file and not self._rebuild:
             log.warning("the search index is damaged and is being rebuilt: %s", error)
             self._rebuild = True
@@ -313,15 +316,17 @@ class SearchConsumer:
 
 def _by_title(query: str, sessions: Mapping[str, SessionRecord], agent: str, session: str) -> tuple[SessionHit, ...]:
     words = plain_words(query)
-    found = [
+    matching = [
         record
         for record in sessions.values()
         if agent in ("", record.agent)
         and session in ("", record.id)
         and all(word in f"{record.title} {record.cwd} {record.branch}".casefold() for word in words)
     ]
-    found.sort(key=lambda record: record.active_at, reverse=True)
+    matching.sort(key=lambda record: record.active_at, reverse=True)
     return tuple(
-        SessionHit(session=one.id, title=one.title, agent=one.agent, cwd=one.cwd, active_at=one.active_at)
-        for one in found[:MAX_SESSION_HITS]
+        SessionHit(
+            session=record.id, title=record.title, agent=record.agent, cwd=record.cwd, active_at=record.active_at
+        )
+        for record in matching[:MAX_SESSION_HITS]
     )

@@ -35,7 +35,7 @@ def separated(text: str) -> str:
 
 
 def match_expression(query: str, tags: Iterable[str] = ()) -> str:
-    """Raises UsageError for what finds nothing or everything."""
+    """The query in SQLite's full-text syntax. Raises UsageError for a query that would match nothing or everything."""
     if len(query) > MAX_QUERY:
         raise UsageError(f"a search has at most {MAX_QUERY} characters", field="q", hint="Search for fewer words.")
     wanted: list[str] = []
@@ -56,8 +56,8 @@ def match_expression(query: str, tags: Iterable[str] = ()) -> str:
     if len(wanted) + len(unwanted) > MAX_WORDS:
         raise UsageError(f"a search has at most {MAX_WORDS} words", field="q", hint="Search for fewer words.")
     clauses = [f"(text : ({' AND '.join(wanted)}))", *(f'(tags : "{tag}")' for tag in tags)]
-    found = " AND ".join(clauses)
-    return f"({found}) NOT (text : ({' OR '.join(unwanted)}))" if unwanted else found
+    expression = " AND ".join(clauses)
+    return f"({expression}) NOT (text : ({' OR '.join(unwanted)}))" if unwanted else expression
 
 
 def plain_words(query: str) -> list[str]:

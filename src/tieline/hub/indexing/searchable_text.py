@@ -42,14 +42,15 @@ class Searchable(Struct, frozen=True):
 
 
 def of_event(data: bytes) -> Searchable | None:
-    """None for what has no words, or is not understood: an event of a newer version must not stop the rest."""
+    """None for an event without text, or one that cannot be decoded: an event of a newer version must not stop the
+    rest."""
     try:
-        found = _of(decode(data))
+        kind_and_text = _of(decode(data))
     except msgspec.MsgspecError:
         return None
-    if found is None or not (text := found[1].strip()):
+    if kind_and_text is None or not (text := kind_and_text[1].strip()):
         return None
-    return Searchable(found[0], _bounded(text))
+    return Searchable(kind_and_text[0], _bounded(text))
 
 
 def of_message(data: bytes) -> Searchable | None:
@@ -57,8 +58,8 @@ def of_message(data: bytes) -> Searchable | None:
         envelope = decode_envelope(data)
     except msgspec.MsgspecError:
         return None
-    said = f"{envelope.payload.as_text()}\n{envelope.sender} {envelope.subject}"
-    return Searchable("message", _bounded(said), envelope.id, envelope.thread, envelope.sender)
+    text = f"{envelope.payload.as_text()}\n{envelope.sender} {envelope.subject}"
+    return Searchable("message", _bounded(text), envelope.id, envelope.thread, envelope.sender)
 
 
 def _of(event: AnyEvent) -> tuple[SearchKind, str] | None:

@@ -145,13 +145,15 @@ class UsageCounter:
                     there = UsageRow(key=key) if by != "session" else _session_row(id, row, sessions.get(id))
                 rows[key] = _plus(there, used)
                 total = _plus(total, used)
-        found = sorted(rows.values(), key=lambda row: row.key) if by == "day" else sorted(rows.values(), key=_largest)
+        sorted_rows = (
+            sorted(rows.values(), key=lambda row: row.key) if by == "day" else sorted(rows.values(), key=_largest)
+        )
         return UsageReport(
             by=by,
             since=first,
             until=until,
             time_zone=time_zone,
-            rows=tuple(found),
+            rows=tuple(sorted_rows),
             total=total,
             up_to_date=up_to_date,
         )
@@ -168,13 +170,13 @@ def _done_of(data: bytes) -> Done | None:
 
 
 def _with_turn(totals: UsageTotals, done: Done) -> UsageTotals:
-    told = done.tokens is not None
+    has_tokens = done.tokens is not None
     costs = done.tokens is not None and done.tokens.cost_usd is not None
     return replace(
         totals,
         turns=totals.turns + 1,
-        partial_turns=totals.partial_turns + (told and done.usage != "complete"),
-        unknown_turns=totals.unknown_turns + (not told),
+        partial_turns=totals.partial_turns + (has_tokens and done.usage != "complete"),
+        unknown_turns=totals.unknown_turns + (not has_tokens),
         turns_with_cost=totals.turns_with_cost + costs,
         model_calls=totals.model_calls + (done.turns or 0),
         duration_s=totals.duration_s + done.duration_s,
@@ -182,9 +184,11 @@ def _with_turn(totals: UsageTotals, done: Done) -> UsageTotals:
     )
 
 
-def _plus(one: Totals, other: UsageTotals) -> Totals:
-    more = {name: value + getattr(one, name) for name, value in asdict(other).items() if isinstance(value, int | float)}
-    return replace(one, **more, tokens=add(one.tokens, other.tokens))
+def _plus(totals: Totals, other: UsageTotals) -> Totals:
+    more = {
+        name: value + getattr(totals, name) for name, value in asdict(other).items() if isinstance(value, int | float)
+    }
+    return replace(totals, **more, tokens=add(totals.tokens, other.tokens))
 
 
 def _session_row(id: str, row: StoredUsage, record: SessionRecord | None) -> UsageRow:

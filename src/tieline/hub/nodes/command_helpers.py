@@ -86,8 +86,8 @@ def check_cwd(cwd: str) -> str:
     return cwd
 
 
-def chosen_policy(hub: Hub, said: Policy | str | None) -> Policy:
-    return said if isinstance(said, Policy) else preset(said or hub.config.policy)
+def chosen_policy(hub: Hub, policy: Policy | str | None) -> Policy:
+    return policy if isinstance(policy, Policy) else preset(policy or hub.config.policy)
 
 
 def check_client_id(field: str, id: str) -> str:
@@ -110,14 +110,14 @@ PROMPT_ROOM = 4096
 
 def check_prompt_files(attachments: Sequence[Attachment], size: int) -> None:
     """Refuses files by a path, and what does not fit into a record. `size` is the request body's."""
-    for place, attachment in enumerate(attachments):
+    for index, attachment in enumerate(attachments):
         if attachment.path:
             hint = "Send its content as `data` (base64) with its `media_type`."
             raise UsageError(
-                "a path would name a file of the node's machine", field=f"attachments[{place}].path", hint=hint
+                "a path would name a file of the node's machine", field=f"attachments[{index}].path", hint=hint
             )
         if "/" in attachment.name or "\\" in attachment.name or attachment.name in (".", ".."):
-            raise UsageError("attachment name must not contain a path", field=f"attachments[{place}].name")
+            raise UsageError("attachment name must not contain a path", field=f"attachments[{index}].name")
     check_prompt_size(size, field="attachments" if attachments else "text")
 
 

@@ -185,19 +185,19 @@ class CommandDispatcher:
             await self.queue.record_result(view, now=isinstance(envelope.command, c.DECISIONS))
 
     async def _consume_results(self) -> None:
-        """Results that other hubs' links brought. One that is missed is still to be seen in the table."""
+        """Results that nodes sent to other hubs. A result that this misses is still in the table."""
         parts: dict[tuple[str, str], list[bytes]] = {}
         while True:
             with suppress(BusError):
                 async with aclosing(self._bus.listen("results.>")) as results:
-                    async for one in results:
-                        _, node, id, number, last = one.subject.split(".")
+                    async for announcement in results:
+                        _, node, id, number, last = announcement.subject.split(".")
                         if (node, id) not in self._waiting:
                             continue
-                        for other in [one for one in parts if one not in self._waiting]:
-                            del parts[other]  # its last part was missed, and nobody waits for it any longer
+                        for other in [key for key in parts if key not in self._waiting]:
+                            del parts[other]  # its last part was missed, and no caller waits for it any longer
                         have = parts.setdefault((node, id), [])
-                        have.append(one.data)
+                        have.append(announcement.data)
                         if number == last:
                             del parts[node, id]
                             if len(have) == int(last):

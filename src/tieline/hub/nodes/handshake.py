@@ -37,8 +37,8 @@ def negotiate(hello: p.Hello, device: DeviceView, devices: Sequence[DeviceView],
     if hello.node != device.node or hello.node == local:
         hint = "Join again: `tieline node join`."
         raise LinkClosing(CLOSE_REFUSED, "Forbidden", "this key belongs to another node", hint)
-    others = [one for one in devices if one.node == hello.node and one.id != device.id]
-    if any(one.created_at < device.created_at for one in others):
+    others = [other for other in devices if other.node == hello.node and other.id != device.id]
+    if any(other.created_at < device.created_at for other in others):
         hint = "Revoke the older device first, if it is the same machine."
         raise LinkClosing(CLOSE_REFUSED, "Forbidden", "this node is known by another device's key", hint)
     spoken = min(hello.protocol, PROTOCOL)

@@ -256,14 +256,14 @@ async def _run_until_failure(*works: Coroutine[Any, Any, None]) -> None:
 
 
 def _root_error(error: BaseException) -> BaseException:
-    """The one error out of a group; ours is made to mean that what the node said is wrong."""
-    one: BaseException = error
-    while isinstance(one, ExceptionGroup):
-        inside: tuple[BaseException, ...] = one.exceptions  # type: ignore[reportUnknownMemberType]
-        one = inside[0]
-    if isinstance(one, UsageError | msgspec.DecodeError | UnicodeDecodeError):
-        return LinkClosing(CLOSE_BAD_FRAME, "BadFrame", str(one)[:500])
-    return one
+    """The first error inside a group. An error of our own validation becomes a closing that blames the node's frame."""
+    root: BaseException = error
+    while isinstance(root, ExceptionGroup):
+        inside: tuple[BaseException, ...] = root.exceptions  # type: ignore[reportUnknownMemberType]
+        root = inside[0]
+    if isinstance(root, UsageError | msgspec.DecodeError | UnicodeDecodeError):
+        return LinkClosing(CLOSE_BAD_FRAME, "BadFrame", str(root)[:500])
+    return root
 
 
 async def _send_close(send: Send, end: LinkClosing) -> None:

@@ -63,9 +63,9 @@ class Upstream:
         self._replica = replica
         self._node = node
         self._send = send
-        self._records: ByteQueue[_Batch] = ByteQueue(BACKLOG, lambda one: one.size)
-        self._states: ByteQueue[_Value] = ByteQueue(BACKLOG, lambda one: one.size)
-        self._results: ByteQueue[_Results] = ByteQueue(BACKLOG, lambda one: one.size)
+        self._records: ByteQueue[_Batch] = ByteQueue(BACKLOG, lambda batch: batch.size)
+        self._states: ByteQueue[_Value] = ByteQueue(BACKLOG, lambda value: value.size)
+        self._results: ByteQueue[_Results] = ByteQueue(BACKLOG, lambda results: results.size)
 
     async def put(self, frame: QueuedFrame, size: int) -> None:
         """Waits while too much waits. Raises Closing, BadSubject."""
@@ -119,10 +119,10 @@ class Upstream:
 
     async def handle_results(self) -> None:
         while True:
-            for one in await self._results.take():
-                for result in one.frame.results:
+            for batch in await self._results.take():
+                for result in batch.frame.results:
                     await self._hub.dispatcher.handle_result(result, self._node)
-                await self._send(p.Heard(ids=tuple(result.id for result in one.frame.results)))
+                await self._send(p.Heard(ids=tuple(result.id for result in batch.frame.results)))
 
 
 class Downstream:
@@ -205,9 +205,9 @@ class Downstream:
             await self._acknowledged_event.wait()
             self._acknowledged_event.clear()
             seq = self._acknowledged
-            for _, envelope in [one for one in self._sent if one[0] <= seq]:
+            for _, envelope in [sent for sent in self._sent if sent[0] <= seq]:
                 await self._hub.dispatcher.queue.mark_received(self._node, envelope)
-            self._sent = [one for one in self._sent if one[0] > seq]
+            self._sent = [sent for sent in self._sent if sent[0] > seq]
             self._has_room.set()
             await self._hub.dispatcher.queue.trim(self._node, seq)
 

@@ -62,15 +62,15 @@ class Replica:
     async def load(self) -> int:
         """Where the node's log is to go on."""
         entry = await self._cursors.get(self._node)
-        found = msgspec.json.decode(entry.value, type=ReplicaCursor) if entry else None
-        if found is None or found.epoch != self.cursor.epoch:
-            found = ReplicaCursor(epoch=self.cursor.epoch, hub_seq=await self._bus.last(EVENTS))
+        cursor = msgspec.json.decode(entry.value, type=ReplicaCursor) if entry else None
+        if cursor is None or cursor.epoch != self.cursor.epoch:
+            cursor = ReplicaCursor(epoch=self.cursor.epoch, hub_seq=await self._bus.last(EVENTS))
         else:
-            found = await self._recover(found)
-        self.cursor = found
+            cursor = await self._recover(cursor)
+        self.cursor = cursor
         await self.save_cursor(force=True)
         await self._load_tables()
-        return found.node_seq
+        return cursor.node_seq
 
     async def _recover(self, cursor: ReplicaCursor) -> ReplicaCursor:
         """What was published after it was last written down how far it is."""
@@ -202,16 +202,18 @@ class Replica:
         await self._put(SESSIONS, key, _encode(replace(record, seq=await self._bus.last(subject(key)))))
 
     async def _update_session_seqs(self, places: list[tuple[str, int, asyncio.Task[int]]]) -> None:
-        """A session's place in the log is told in our numbers, once the records that it speaks of are here."""
-        for session in [one for one, record in self._ahead.items() if record.seq <= self.cursor.node_seq]:
+        """Writes a session's position in our own numbers of the log, once the records that it refers to are here."""
+        for session in [key for key, record in self._ahead.items() if record.seq <= self.cursor.node_seq]:
             async with self._locks.setdefault(session, asyncio.Lock()):
                 record = self._ahead.get(session)
                 if record is None or record.seq > self.cursor.node_seq:
                     continue  # its state came anew while we waited
                 del self._ahead[session]
-                ours = [task.result() for one, seq, task in places if one == session and seq <= record.seq]
-                place = ours[-1] if ours else await self._bus.last(subject(session))
-                await self._put(SESSIONS, session, _encode(replace(record, seq=place)))
+                ours = [
+                    task.result() for of_session, seq, task in places if of_session == session and seq <= record.seq
+                ]
+                session_seq = ours[-1] if ours else await self._bus.last(subject(session))
+                await self._put(SESSIONS, session, _encode(replace(record, seq=session_seq)))
 
     async def finish_sync(self, table: str) -> None:
         """All present values were sent: what is here beyond them is gone."""

@@ -54,8 +54,8 @@ def _clean(name: str, value: Any) -> Any:
     if plain in CONTENT and value:
         return f"[{len(value) if isinstance(value, str | bytes) else 'some'} not shown]"
     if isinstance(value, str):
-        found = _KEYS.sub(REDACTED, value)
-        return found if len(found) <= MAX_TEXT else found[:MAX_TEXT] + "…"
+        redacted = _KEYS.sub(REDACTED, value)
+        return redacted if len(redacted) <= MAX_TEXT else redacted[:MAX_TEXT] + "…"
     if isinstance(value, Mapping):
         inside: Mapping[Any, Any] = value  # type: ignore[reportUnknownVariableType]
         return {key: _clean(str(key), each) for key, each in inside.items()}
@@ -116,9 +116,9 @@ class Logs:
             shown = structlog.dev.ConsoleRenderer(colors=self._terminal.isatty())
             self._add(logging.StreamHandler(self._terminal), shown)
         for name in ("tieline", "uvicorn"):
-            found = logging.getLogger(name)
-            found.setLevel(self._level if name == "tieline" else logging.WARNING)
-            found.propagate = False
+            package_logger = logging.getLogger(name)
+            package_logger.setLevel(self._level if name == "tieline" else logging.WARNING)
+            package_logger.propagate = False
         for name in LOGGERS:
             for handler in self._handlers:
                 logging.getLogger(name).addHandler(handler)
@@ -126,9 +126,9 @@ class Logs:
 
     def __exit__(self, *_: object) -> None:
         for name in ("tieline", "uvicorn"):
-            found = logging.getLogger(name)
-            found.setLevel(logging.NOTSET)
-            found.propagate = True
+            package_logger = logging.getLogger(name)
+            package_logger.setLevel(logging.NOTSET)
+            package_logger.propagate = True
         for name in LOGGERS:
             for handler in self._handlers:
                 logging.getLogger(name).removeHandler(handler)

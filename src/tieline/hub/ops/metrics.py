@@ -77,12 +77,17 @@ class _LiveGauges(Collector):
     def collect(self) -> Iterable[Metric]:
         state = self._state
         yield _gauge("tieline_streams", "Clients that follow the stream.", len(self._fanout.subscribers))
-        yield _by("tieline_sessions", "Sessions by status.", "status", (one.status for one in state.sessions.values()))
+        yield _by(
+            "tieline_sessions", "Sessions by status.", "status", (session.status for session in state.sessions.values())
+        )
         yield _gauge("tieline_asks_pending", "Asks that wait for an answer.", len(state.asks))
         yield _by(
-            "tieline_prompts", "Prompts that are not over.", "status", (one.status for one in state.prompts.values())
+            "tieline_prompts",
+            "Prompts that are not over.",
+            "status",
+            (prompt.status for prompt in state.prompts.values()),
         )
-        states = ("online" if one.online else "offline" for one in state.nodes.values())
+        states = ("online" if node.online else "offline" for node in state.nodes.values())
         yield _by("tieline_nodes", "Nodes, by whether they are there.", "state", states)
         yield _gauge("tieline_devices", "Devices that may talk to the hub.", len(self._devices.list()))
         if self.stats is None:

@@ -11,18 +11,20 @@ ROUTES = ("198.51.100.1", "192.168.255.254", "10.255.255.254", "172.31.255.254")
 
 
 def lan_addresses() -> list[IpAddress]:
-    """Those that a phone may reach, the most likely one first. A VPN often takes the default route, and few phones are
-    in it: addresses of private networks come before others."""
-    found: dict[IpAddress, None] = {}
+    """The addresses that a phone may reach, the most likely first. A VPN often takes the default route, and few phones
+    are in it: addresses of private networks come before others."""
+    addresses: dict[IpAddress, None] = {}
     for target in ROUTES:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
             probe.connect((target, 9))
-            found[ipaddress.ip_address(probe.getsockname()[0])] = None
+            addresses[ipaddress.ip_address(probe.getsockname()[0])] = None
     with suppress(OSError, UnicodeError):
         for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET, socket.SOCK_STREAM):
-            found[ipaddress.ip_address(entry[4][0])] = None
-    usable = [one for one in found if not (one.is_loopback or one.is_unspecified or one.is_link_local)]
-    return sorted(usable, key=lambda one: not any(one in network for network in PRIVATE_NETWORKS))
+            addresses[ipaddress.ip_address(entry[4][0])] = None
+    usable = [
+        address for address in addresses if not (address.is_loopback or address.is_unspecified or address.is_link_local)
+    ]
+    return sorted(usable, key=lambda address: not any(address in network for network in PRIVATE_NETWORKS))
 
 
 def is_own(address: IpAddress) -> bool:

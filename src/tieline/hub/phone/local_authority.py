@@ -84,11 +84,11 @@ class LocalAuthority:
 
     @classmethod
     def _open(cls, folder: Path, address: IpAddress, replace: bool) -> "LocalAuthority":
-        found = cls._read(folder)
-        if found is not None and found.covers(address) and found._days_left() > CERTIFICATE_DAYS:
-            return found
-        if found is not None and not replace:
-            why = "ends soon" if found.covers(address) else f"may not certify {address}"
+        authority = cls._read(folder)
+        if authority is not None and authority.covers(address) and authority._days_left() > CERTIFICATE_DAYS:
+            return authority
+        if authority is not None and not replace:
+            why = "ends soon" if authority.covers(address) else f"may not certify {address}"
             raise CertificateProblem(
                 f"the certificate authority that phones trust {why}",
                 hint="`tieline phone` makes a new one, which phones must trust anew.",

@@ -153,7 +153,7 @@ class PhoneAccess:
                 return self._ssh()
             if wanted.way == "configured":
                 return await self._configured()
-            (way,) = (one for one in await self.ways() if one.name == wanted.way)
+            (way,) = (candidate for candidate in await self.ways() if candidate.name == wanted.way)
             if not way.available:
                 raise RequestRefused("Conflict", f"{way.title} is not available: {way.problem}", field="way")
             chosen = await self._choose(wanted)
@@ -244,7 +244,7 @@ class PhoneAccess:
 
     async def _configured(self) -> PhoneStatus:
         url = self._hub_url.rstrip("/")
-        (way,) = (one for one in await self.ways() if one.name == "configured")
+        (way,) = (candidate for candidate in await self.ways() if candidate.name == "configured")
         if not way.available:
             raise RequestRefused("Conflict", f"{way.title}: {way.problem}", field="way")
         return PhoneStatus(state="on", way="configured", url=url, check=await check_reach(url))

@@ -38,10 +38,10 @@ class Output(Struct, frozen=True, kw_only=True):
 
 
 def find_program(name: str, env: Mapping[str, str]) -> str:
-    """Its absolute path; empty if it is not here."""
-    for place in (shutil.which(name, path=env.get("PATH", "")), *ELSEWHERE.get(name, ())):
-        if place and Path(place).is_absolute() and Path(place).is_file():
-            return place
+    """The program's absolute path; empty if it is not installed."""
+    for path in (shutil.which(name, path=env.get("PATH", "")), *ELSEWHERE.get(name, ())):
+        if path and Path(path).is_absolute() and Path(path).is_file():
+            return path
     return ""
 
 
@@ -50,20 +50,20 @@ def program_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 async def run_program(argv: Sequence[str], env: Mapping[str, str], *, within: float = ANSWER_S) -> Output:
-    """Its whole output. It is ended when it takes longer."""
-    said = bytearray()
+    """The program's whole output. A program that takes longer than `within` is ended."""
+    output = bytearray()
     try:
         async with Process.start(argv, cwd="/", env=program_environment(env)) as process:
             try:
                 async with asyncio.timeout(within):
                     async for chunk in process.chunks():
-                        said += chunk
-                        if len(said) > MAX_OUTPUT:
+                        output += chunk
+                        if len(output) > MAX_OUTPUT:
                             break
                     await process.wait(None)
             except TimeoutError:
-                return Output(status=-1, stdout=_text(said), stderr=f"no answer within {within:g} s")
-            return Output(status=process.returncode or 0, stdout=_text(said), stderr=process.stderr)
+                return Output(status=-1, stdout=_text(output), stderr=f"no answer within {within:g} s")
+            return Output(status=process.returncode or 0, stdout=_text(output), stderr=process.stderr)
     except (OSError, LineTooLong) as error:
         return Output(status=-1, stdout="", stderr=str(error))
 

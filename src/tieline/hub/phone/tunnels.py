@@ -26,8 +26,8 @@ LOOK_S = 0.1
 """Between two looks at what it printed."""
 UP_S = 45.0
 """From its start until it tells its address."""
-MAX_SAID = 64 * 1024
-"""Of its output, the end that is kept."""
+MAX_OUTPUT = 64 * 1024
+"""Bytes of its output that are kept, from the end."""
 
 
 class Tunnel(Struct, frozen=True, kw_only=True):
@@ -51,49 +51,49 @@ _LOG_PREFIX = re.compile(r"^\S+T\S+Z (?:ERR|WRN|INF|FTL) ")
 
 
 def _first(pattern: re.Pattern[str]) -> Callable[[str], str]:
-    def search(said: str) -> str:
-        found = pattern.search(said)
-        return found.group() if found else ""
+    def search(output: str) -> str:
+        match = pattern.search(output)
+        return match.group() if match else ""
 
     return search
 
 
-def _tailscale_complaint(said: str) -> str:
-    """It may wait for a person: `Serve is not enabled on your tailnet. To enable, visit: URL`."""
-    if "not enabled" in said:
-        return " ".join(said.split())[:300]
-    return last_line(said)
+def _tailscale_complaint(output: str) -> str:
+    """Tailscale may wait for a person: `Serve is not enabled on your tailnet. To enable, visit: URL`."""
+    if "not enabled" in output:
+        return " ".join(output.split())[:300]
+    return last_line(output)
 
 
-def _cloudflare_complaint(said: str) -> str:
-    errors = [line for line in said.splitlines() if re.search(r" (?:ERR|FTL) ", line)]
-    return _LOG_PREFIX.sub("", errors[-1].strip())[:300] if errors else last_line(said)
+def _cloudflare_complaint(output: str) -> str:
+    errors = [line for line in output.splitlines() if re.search(r" (?:ERR|FTL) ", line)]
+    return _LOG_PREFIX.sub("", errors[-1].strip())[:300] if errors else last_line(output)
 
 
-def _ngrok_address(said: str) -> str:
-    for line in _ngrok_lines(said):
+def _ngrok_address(output: str) -> str:
+    for line in _ngrok_lines(output):
         url = str(line.get("url", ""))
         if line.get("msg") == "started tunnel" and _PUBLIC_HTTPS.fullmatch(url):
             return url
     return ""
 
 
-def _ngrok_complaint(said: str) -> str:
-    errors = [str(line["err"]) for line in _ngrok_lines(said) if line.get("err") not in (None, "", "<nil>")]
-    return " ".join(errors[-1].split())[:300] if errors else last_line(said)
+def _ngrok_complaint(output: str) -> str:
+    errors = [str(line["err"]) for line in _ngrok_lines(output) if line.get("err") not in (None, "", "<nil>")]
+    return " ".join(errors[-1].split())[:300] if errors else last_line(output)
 
 
-def _ngrok_lines(said: str) -> list[dict[str, Any]]:
-    """What it logs, a JSON object per line; anything else is left out."""
-    found: list[dict[str, Any]] = []
-    for line in said.splitlines():
+def _ngrok_lines(output: str) -> list[dict[str, Any]]:
+    """The entries of its log, a JSON object per line; other lines are left out."""
+    entries: list[dict[str, Any]] = []
+    for line in output.splitlines():
         try:
             value = json.loads(line)
         except ValueError:
             continue
         if isinstance(value, dict):
-            found.append(cast("dict[str, Any]", value))
-    return found
+            entries.append(cast("dict[str, Any]", value))
+    return entries
 
 
 TUNNELS: Mapping[str, Tunnel] = {
@@ -159,25 +159,25 @@ async def run_tunnel(tunnel: Tunnel, target: str, env: Mapping[str, str], report
 
 
 async def _run_once(tunnel: Tunnel, argv: tuple[str, ...], env: Mapping[str, str], report: Report) -> str:
-    """Why it ended."""
-    said = bytearray()
+    """Runs the tunnel until it ends, and returns the reason why it ended."""
+    output = bytearray()
 
     async def keep_output(process: Process) -> None:
         async for chunk in process.chunks():
-            said.extend(chunk)
-            del said[:-MAX_SAID]
+            output.extend(chunk)
+            del output[:-MAX_OUTPUT]
 
     try:
         async with Process.start(argv, cwd="/", env=program_environment(env)) as process:
             reading = background(keep_output(process), f"phone-{tunnel.program}")
             try:
-                if url := await _address(tunnel, process, said):
+                if url := await _address(tunnel, process, output):
                     report(Reached(urls=(url,)))
                     await process.wait(None)
             finally:
                 process.signal(signal.SIGTERM)  # it reads no input: closing that would end no tunnel
                 await cancel_and_wait(reading)
-            words = _words(process, said)
+            words = _output_text(process, output)
             ended = f"{tunnel.program} ended" if process.returncode is not None else f"{tunnel.program} gave no address"
     except OSError as error:
         return f"{tunnel.program} cannot be started: {error.strerror or error}"
@@ -185,17 +185,17 @@ async def _run_once(tunnel: Tunnel, argv: tuple[str, ...], env: Mapping[str, str
     return f"{ended}: {complaint}" if complaint else ended
 
 
-async def _address(tunnel: Tunnel, process: Process, said: bytearray) -> str:
-    """The address that it tells; empty when it ends before, or tells none in time."""
+async def _address(tunnel: Tunnel, process: Process, output: bytearray) -> str:
+    """The address that the program prints; empty when it ends first, or prints none in time."""
     deadline = asyncio.get_running_loop().time() + UP_S
     while asyncio.get_running_loop().time() < deadline:
         over = process.returncode is not None
-        if url := tunnel.address_in(_words(process, said)):
+        if url := tunnel.address_in(_output_text(process, output)):
             return "" if over else url
         if over or await process.wait(LOOK_S):
             return ""
     return ""
 
 
-def _words(process: Process, said: bytearray) -> str:
-    return f"{said.decode(errors='replace')}\n{process.stderr}"
+def _output_text(process: Process, output: bytearray) -> str:
+    return f"{output.decode(errors='replace')}\n{process.stderr}"

@@ -96,9 +96,9 @@ async def _looked_at(way: PhoneWay, env: Mapping[str, str], *, hub_url: str, loc
             else:
                 problem = "neither hub.public_url nor hub.host with a certificate is set"
         case "lan":
-            found = lan_addresses()
+            addresses = lan_addresses()
             address, problem = (
-                (url_of(found[0], port), "") if found else ("", "this machine is not connected to a network")
+                (url_of(addresses[0], port), "") if addresses else ("", "this machine is not connected to a network")
             )
         case "mkcert":
             address, problem = await _mkcert(env, port)
@@ -125,8 +125,8 @@ async def _mkcert(env: Mapping[str, str], port: int) -> tuple[str, str]:
         return "", "mkcert is not installed: https://github.com/FiloSottile/mkcert"
     if await mkcert_root(program, env) is None:
         return "", "mkcert has no authority here: run `mkcert -install` once"
-    found = lan_addresses()
-    return (url_of(found[0], port), "") if found else ("", "this machine is not connected to a network")
+    addresses = lan_addresses()
+    return (url_of(addresses[0], port), "") if addresses else ("", "this machine is not connected to a network")
 
 
 async def _ssh(port: int) -> tuple[str, str]:

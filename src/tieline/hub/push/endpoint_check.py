@@ -54,9 +54,10 @@ def parse(text: str, *, loopback: bool = False) -> PushEndpoint:
 
 
 async def resolve(endpoint: PushEndpoint, *, loopback: bool = False) -> str:
-    """An address of it that may be reached. Raises Refused when one of them may not: that is somebody's trick."""
+    """An address of the endpoint that the hub may reach. Raises Refused when any of its addresses is not public: an
+    endpoint that resolves to one tries to make the hub call a private host."""
     if _is_address(endpoint.host):
-        found = [endpoint.host]
+        addresses = [endpoint.host]
     else:
         loop = asyncio.get_running_loop()
         try:
@@ -64,11 +65,11 @@ async def resolve(endpoint: PushEndpoint, *, loopback: bool = False) -> str:
                 rows = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
         except (OSError, TimeoutError, UnicodeError) as error:
             raise _refused(f"{endpoint.host} is not found: {error}") from None
-        found = [str(row[4][0]) for row in rows]
-    for address in found:
+        addresses = [str(row[4][0]) for row in rows]
+    for address in addresses:
         if not (is_public(address) or (loopback and is_loopback(address))):
             raise _refused(f"{endpoint.host} is {address}, which is not on the public internet")
-    return found[0]
+    return addresses[0]
 
 
 def is_loopback(host: str) -> bool:

@@ -96,7 +96,7 @@ class PushNotifier:
             self._devices.on_revoke(self._on_device_revoked),
         ]
         work = (self._process_triggers(), self._publish_visibility(), self._remove_orphaned(), self._ensure_key())
-        self._tasks = [background(one, f"push-{one.__name__}") for one in work]
+        self._tasks = [background(coroutine, f"push-{coroutine.__name__}") for coroutine in work]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -109,14 +109,18 @@ class PushNotifier:
         await self.subscriptions.__aexit__()
 
     async def test(self, device: str) -> list[PushResult]:
-        """A push to each of a device's subscriptions, whoever looks. Raises Refused when it has none."""
-        found = self.subscriptions.of(device)
-        if not found:
+        """A push to each of a device's subscriptions, even while somebody looks at a client. Raises Refused when it has
+        none."""
+        subscriptions = self.subscriptions.of(device)
+        if not subscriptions:
             raise RequestRefused(
                 "NotFound", "this device has no subscription", field="subscription", hint="Subscribe first."
             )
         notice = test_notice(time.time())
-        pushes = [Push(subscription=one, notice=notice, ttl_s=TEST_TTL_S, urgency="high") for one in found]
+        pushes = [
+            Push(subscription=subscription, notice=notice, ttl_s=TEST_TTL_S, urgency="high")
+            for subscription in subscriptions
+        ]
         return list(await asyncio.gather(*map(self._send, pushes)))
 
     # --- what happens; none of these waits ---
@@ -218,12 +222,12 @@ class PushNotifier:
                 log.warning("not pushed: %s", error)
 
     async def handle(self, fact: PushTrigger) -> None:
-        """Decide about one fact, and carry what comes of it."""
-        known = [one for one in self.subscriptions.all() if self._devices.knows(one.device)]
-        visible = await self.visible()  # before it is claimed: whoever reads of that knows that it is decided
+        """Decide about one trigger, and send the pushes that follow from it."""
+        known = [subscription for subscription in self.subscriptions.all() if self._devices.knows(subscription.device)]
+        visible = await self.visible()  # before the claim: a reader of the claim takes the trigger as decided
         pushed = not await self._claim(fact)
-        found = decide(fact, subscriptions=known, visible=visible, live=True, pushed=pushed, now=time.time())
-        await asyncio.gather(*map(self._send, found))
+        pushes = decide(fact, subscriptions=known, visible=visible, live=True, pushed=pushed, now=time.time())
+        await asyncio.gather(*map(self._send, pushes))
 
     async def visible(self) -> bool:
         """Whether somebody looks at a client, of this hub or another one."""
@@ -239,12 +243,12 @@ class PushNotifier:
 
     async def _send(self, push: Push) -> PushResult:
         delivery = await self.sender.send(push)
-        one = push.subscription
+        subscription = push.subscription
         if delivery.state == "gone":
-            log.info("a subscription of %s is dead: %s", one.device, delivery.problem)
-            await self.subscriptions.remove(one)
+            log.info("a subscription of %s is dead: %s", subscription.device, delivery.problem)
+            await self.subscriptions.remove(subscription)
         elif delivery.state == "failed":
-            log.warning("a push to %s was not taken: %s", one.device, delivery.problem)
+            log.warning("a push to %s was not taken: %s", subscription.device, delivery.problem)
         return delivery
 
     async def _ensure_key(self) -> None:
@@ -257,23 +261,23 @@ class PushNotifier:
             log.warning("the key for pushes is not made yet: %s", error)
 
     async def _publish_visibility(self) -> None:
-        said = False
+        published = False
         try:
             while True:
                 looks = self._fanout.visible > 0
                 try:
                     if looks:
                         await self._visible_hubs.put(self._hub, b"", ttl=VISIBLE_S)
-                    elif said:
+                    elif published:
                         await self._visible_hubs.delete(self._hub)
-                    said = looks
+                    published = looks
                 except BusClosed:
                     raise
                 except BusError:
-                    pass  # it is said again, and believed no longer than it holds
+                    pass  # the next round repeats it, and it expires by itself
                 await self._fanout.wait_visibility_change(VISIBLE_S / 3)
         finally:
-            if said:  # else it would be believed a little longer
+            if published:  # else other hubs would believe it a little longer
                 with suppress(BusError, TimeoutError):
                     async with asyncio.timeout(1.0):
                         await self._visible_hubs.delete(self._hub)
@@ -282,9 +286,9 @@ class PushNotifier:
         """Subscriptions go with their device, also when it was revoked while no hub ran."""
         while True:
             try:
-                for one in self.subscriptions.all():
-                    if one.device in self._revoked or not self._devices.knows(one.device):
-                        await self.subscriptions.remove(one)
+                for subscription in self.subscriptions.all():
+                    if subscription.device in self._revoked or not self._devices.knows(subscription.device):
+                        await self.subscriptions.remove(subscription)
                 self._revoked.clear()
             except BusClosed:
                 raise

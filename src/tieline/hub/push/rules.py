@@ -147,8 +147,7 @@ def decide(
     pushed: bool,
     now: float,
 ) -> tuple[Push, ...]:
-    """`visible`: somebody looks at a client. `live`: it happens now. `pushed`: it was decided before, by any
-    hub."""
+    """`visible`: a person looks at a client. `live`: it happens now. `pushed`: a hub decided about it before."""
     if visible or not live or pushed:
         return ()
     match fact:
@@ -170,8 +169,13 @@ def decide(
         case TeamOver():
             ttl, urgency = TEAM_TTL_S, "normal"
     return tuple(
-        Push(subscription=one, notice=notice(fact, content=one.content, now=now), ttl_s=ttl, urgency=urgency)
-        for one in subscriptions
+        Push(
+            subscription=subscription,
+            notice=notice(fact, content=subscription.content, now=now),
+            ttl_s=ttl,
+            urgency=urgency,
+        )
+        for subscription in subscriptions
     )
 
 

@@ -70,18 +70,20 @@ class PushSender:
 
     async def _send(self, push: Push) -> PushResult:
         pair = await self._prepare()
-        one = push.subscription
-        endpoint = endpoint_check.parse(one.endpoint, loopback=self._loopback)
+        subscription = push.subscription
+        endpoint = endpoint_check.parse(subscription.endpoint, loopback=self._loopback)
         payload = msgspec.json.encode(push.notice)
         if len(payload) > MAX_PAYLOAD:
-            actions = tuple(each for each in push.notice.actions if each.action != "allow")  # nobody sees what for
+            actions = tuple(
+                each for each in push.notice.actions if each.action != "allow"
+            )  # without the text a person cannot see what to allow
             bare = msgspec.structs.replace(push.notice, body="", actions=actions, allow=False)
             payload = msgspec.json.encode(bare)
         try:
-            keys = {"p256dh": one.p256dh, "auth": one.auth}
-            pusher = self._encrypter({"endpoint": one.endpoint, "keys": keys})
+            keys = {"p256dh": subscription.p256dh, "auth": subscription.auth}
+            pusher = self._encrypter({"endpoint": subscription.endpoint, "keys": keys})
             body: bytes = pusher.encode(payload)["body"]
-        except Exception as error:  # whatever cryptography says about a point that is not on the curve
+        except Exception as error:  # cryptography raises many types for a bad key
             return PushResult(state="gone", problem=f"its key cannot be used: {type(error).__name__}")
         headers = {
             **pair.headers(endpoint.origin, self._contact),

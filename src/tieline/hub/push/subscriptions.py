@@ -39,12 +39,15 @@ class Subscriptions:
 
     def of(self, device: str) -> list[Subscription]:
         """Oldest first."""
-        return sorted((one for one in self._known.values() if one.device == device), key=lambda one: one.created_at)
+        return sorted(
+            (subscription for subscription in self._known.values() if subscription.device == device),
+            key=lambda subscription: subscription.created_at,
+        )
 
     async def add(self, device: str, wanted: PushSubscription) -> Subscription:
         """The same endpoint again is the same subscription, with the new settings."""
         endpoint_check.parse(wanted.endpoint, loopback=self._loopback)
-        one = Subscription(
+        subscription = Subscription(
             id=hashlib.sha256(wanted.endpoint.encode()).hexdigest()[:32],
             device=device,
             endpoint=wanted.endpoint,
@@ -54,27 +57,27 @@ class Subscriptions:
             created_at=time.time(),
         )
         for other in self._known.copy().values():  # a browser that changed its device, by signing in anew
-            if other.id == one.id and other.device != device:
+            if other.id == subscription.id and other.device != device:
                 await self.remove(other)
         for other in self.of(device)[: -MAX_PER_DEVICE + 1]:
-            if other.id != one.id:
+            if other.id != subscription.id:
                 await self.remove(other)
-        await self._table.put(f"{device}.{one.id}", msgspec.json.encode(one))
-        self._known[f"{device}.{one.id}"] = one
-        return one
+        await self._table.put(f"{device}.{subscription.id}", msgspec.json.encode(subscription))
+        self._known[f"{device}.{subscription.id}"] = subscription
+        return subscription
 
     def get(self, device: str, id: str) -> Subscription:
-        found = self._known.get(f"{device}.{id}")
-        if found is None:
+        subscription = self._known.get(f"{device}.{id}")
+        if subscription is None:
             raise NotFound("subscription", id)
-        return found
+        return subscription
 
-    async def remove(self, one: Subscription) -> None:
-        key = f"{one.device}.{one.id}"
+    async def remove(self, subscription: Subscription) -> None:
+        key = f"{subscription.device}.{subscription.id}"
         self._known.pop(key, None)
         await self._table.delete(key)
 
-    def _apply(self, key: str, value: bytes | None, told: bool) -> None:
+    def _apply(self, key: str, value: bytes | None, is_news: bool) -> None:
         if value is None:
             self._known.pop(key, None)
         else:

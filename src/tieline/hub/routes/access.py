@@ -105,8 +105,8 @@ async def pair(request: Request) -> Response:
 async def devices(request: Request) -> Response:
     """All devices that may use the hub, this machine's owner first."""
     hub, own = request.hub, request.context.known_device.id
-    found = [hub.auth.owner(), *hub.devices.list()]
-    return json_response([replace(device, current=device.id == own) for device in found])
+    listed = [hub.auth.owner(), *hub.devices.list()]
+    return json_response([replace(device, current=device.id == own) for device in listed])
 
 
 @delete("/api/v1/devices/{id}", tags=TAGS, spec=RouteSpec(status=204, problems=("NotFound", "Conflict")))
@@ -116,9 +116,9 @@ async def revoke(request: Request, id: str, let_in: bool = False) -> Response:
     With `let_in` also the devices that it paired, directly or indirectly, except the calling one."""
     others = request.hub.devices.paired_by(id) if let_in else ()
     await revoke_device(request, id)
-    for one in others:
-        if one != request.context.known_device.id:
-            await revoke_device(request, one)
+    for paired in others:
+        if paired != request.context.known_device.id:
+            await revoke_device(request, paired)
     return NO_CONTENT
 
 
@@ -127,7 +127,7 @@ async def revoke_device(request: Request, id: str) -> None:
     hub = request.hub
     if id == OWNER:
         raise RequestRefused("Conflict", "the owner of this machine cannot be revoked", field="id")
-    name = next((actor_name(one) for one in hub.devices.list() if one.id == id), id)
+    name = next((actor_name(device) for device in hub.devices.list() if device.id == id), id)
     await hub.devices.revoke(id)
     hub.audit.record("revoke", actor_name(request.context.known_device), request.context.via, device=name)
 

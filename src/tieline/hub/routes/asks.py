@@ -31,8 +31,8 @@ _decode = msgspec.json.Decoder(AskRecord).decode
 async def asks(request: Request) -> Response:
     """All pending asks, on all machines, the oldest first."""
     entries = await request.hub.bus.table(ASKS).entries()
-    found = [one for one in (_decode(entry.value) for entry in entries) if one.status == "pending"]
-    return json_response(sorted(found, key=lambda one: (one.created_at, one.id)))
+    pending = [record for record in (_decode(entry.value) for entry in entries) if record.status == "pending"]
+    return json_response(sorted(pending, key=lambda record: (record.created_at, record.id)))
 
 
 @get("/api/v1/asks/{ask}", tags=TAGS, spec=RouteSpec(response=AskRecord, problems=("NotFound",)))
@@ -54,7 +54,7 @@ async def decide(request: Request, ask: str) -> Response:
     node = await node_of_session(hub, record.session)
     _check_person(request, record.session, node)
     by = actor_name(request.context.known_device)
-    said = Answer(
+    answer = Answer(
         ask=ask,
         decision=decision.decision,
         by=by,
@@ -66,11 +66,11 @@ async def decide(request: Request, ask: str) -> Response:
     kind = ApprovePermission if decision.decision == "allow" else DenyPermission
     if record.ask.kind == "question":
         kind = AnswerQuestion
-    command = kind(session=record.session, ask=ask, answer=said, digest=decision.digest)
+    command = kind(session=record.session, ask=ask, answer=answer, digest=decision.digest)
     id = request.context.command_id or new_id()
-    told = await send_command(request, node, command, id=id)
-    if isinstance(told, CommandView):
-        return json_response(told, ACCEPTED)
+    result = await send_command(request, node, command, id=id)
+    if isinstance(result, CommandView):
+        return json_response(result, ACCEPTED)
     done = CommandView(
         id=id,
         node=node,
@@ -79,7 +79,7 @@ async def decide(request: Request, ask: str) -> Response:
         session=record.session,
         ask=ask,
         by=by,
-        at=told.at or time.time(),
+        at=result.at or time.time(),
     )
     return json_response(done)
 
@@ -87,10 +87,10 @@ async def decide(request: Request, ask: str) -> Response:
 @get("/api/v1/commands/{id}", tags=TAGS, spec=RouteSpec(response=CommandView, problems=("NotFound",)))
 async def command(request: Request, id: str) -> Response:
     """The state of a command: sent, received, applied, refused or expired."""
-    found = await request.hub.dispatcher.queue.get(id)
-    if found is None:
+    command_view = await request.hub.dispatcher.queue.get(id)
+    if command_view is None:
         raise NotFound("command", id)
-    return json_response(found)
+    return json_response(command_view)
 
 
 def _surface(context: RequestContext) -> str:

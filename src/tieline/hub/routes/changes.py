@@ -112,13 +112,13 @@ async def pull_request(request: Request, session: str) -> Response:
 async def _change(request: Request, command: AnyCommand) -> Response:
     hub = request.hub
     session = getattr(command, "session", "")
-    told = await send_command(request, await node_of_session(hub, session), command)
-    outcome = None if isinstance(told, CommandView) else _outcome(told.value)
+    result = await send_command(request, await node_of_session(hub, session), command)
+    outcome = None if isinstance(result, CommandView) else _outcome(result.value)
     if outcome is None or outcome.plan is None:
         who, via = actor_name(request.context.known_device), request.context.via
         done = outcome.done if outcome else "not answered yet"
         hub.audit.record("changes", who, via, session=session, command=command.name, done=done)
-    return command_response(told)
+    return command_response(result)
 
 
 def routes(hub: "Hub") -> list[Any]:

@@ -47,15 +47,15 @@ async def retry(request: Request) -> Response:
     _check(chosen)
     outcomes: list[DeadOutcome] = []
     relay = await current_relay(request)
-    found: list[tuple[str, MessageReceipt | Refused]] = []
+    retried: list[tuple[str, MessageReceipt | Refused]] = []
     if not chosen.ids:
-        found = await relay.dead_letters.retry(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
+        retried = await relay.dead_letters.retry(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
     for id in chosen.ids:
         try:
-            found += await relay.dead_letters.retry([id])
+            retried += await relay.dead_letters.retry([id])
         except UnknownMessage as error:
             outcomes.append(DeadOutcome(id=id, done=False, problem=error.message))
-    for id, outcome in found:
+    for id, outcome in retried:
         if isinstance(outcome, Refused):
             outcomes.append(DeadOutcome(id=id, done=False, problem=f"{outcome.reason}: {outcome.message}"))
         else:

@@ -135,7 +135,7 @@ async def ask(request: Request) -> Response:
     timeout = min(max(new.timeout_s, 0.1), MAX_ASK_S)
     relay = await current_relay(request)
     try:
-        found = await relay.ask(
+        answer = await relay.ask(
             address_of(request, new.to),
             new.payload(),
             sender=sender,
@@ -146,7 +146,7 @@ async def ask(request: Request) -> Response:
         )
     except Unanswered as error:
         return json_response(AnswerView(receipt=error.receipt, reason=error.reason, detail=error.message))
-    return json_response(AnswerView(receipt=await relay.status(found.in_reply_to), answer=found))
+    return json_response(AnswerView(receipt=await relay.status(answer.in_reply_to), answer=answer))
 
 
 @get("/api/v1/messages", tags=TAGS, spec=RouteSpec(response=list[ThreadView], problems=("UnknownMessage",)))
@@ -161,8 +161,8 @@ async def threads(request: Request, thread: str = "", limit: Limit = 50) -> Resp
     members: dict[str, list[str]] = {}
     for receipt in await relay.recent(MAX_PAGE):
         members.setdefault(receipt.thread, []).append(receipt.id)
-    found = {name: await relay.thread(name, *ids) for name, ids in list(members.items())[:limit]}
-    return json_response([_thread(name, messages) for name, messages in found.items() if messages])
+    messages_by_thread = {name: await relay.thread(name, *ids) for name, ids in list(members.items())[:limit]}
+    return json_response([_thread(name, messages) for name, messages in messages_by_thread.items() if messages])
 
 
 def _thread(name: str, messages: list[Message]) -> ThreadView:
@@ -182,10 +182,10 @@ def _thread(name: str, messages: list[Message]) -> ThreadView:
 async def show(request: Request, id: str) -> Response:
     """One message and the steps of its delivery."""
     relay = await current_relay(request)
-    found = await relay.message(id)
-    if _reader(request) not in ("", found.receipt.sender, found.receipt.subject):
+    message = await relay.message(id)
+    if _reader(request) not in ("", message.receipt.sender, message.receipt.subject):
         raise UnknownMessage(id)
-    return json_response(view_of(found))
+    return json_response(view_of(message))
 
 
 @get("/api/v1/messages/{id}/trace", tags=TAGS, spec=RouteSpec(response=TraceView, problems=("UnknownMessage",)))
@@ -287,10 +287,10 @@ async def read(request: Request, subject: str) -> Response:
         raise UsageError(
             "cannot mark an agent's messages as read", field="subject", hint="Read its inbox without taking them."
         )
-    found = relay.inbox(subject)
+    member_inbox = relay.inbox(subject)
     limit = min(max(wanted.limit, 1), MAX_PAGE)
-    ids = wanted.ids or tuple(receipt.id for receipt in found.unread()[:limit])
-    return json_response([view_of(await found.read(id)) for id in ids])
+    ids = wanted.ids or tuple(receipt.id for receipt in member_inbox.unread()[:limit])
+    return json_response([view_of(await member_inbox.read(id)) for id in ids])
 
 
 def routes(hub: "Hub") -> list[Any]:

@@ -40,9 +40,13 @@ async def prompts(request: Request, session: str, over: bool = False) -> Respons
     hub = request.hub
     await node_of_session(hub, session)
     entries = await hub.bus.table(PROMPTS).entries(f"{session}.>")
-    found = [one for one in (_decode(entry.value) for entry in entries) if over or not one.over]
-    found.sort(key=lambda one: (one.status != "running", one.place, one.id) if not over else (False, one.place, one.id))
-    return json_response([view(one) for one in found])
+    records = [record for record in (_decode(entry.value) for entry in entries) if over or not record.over]
+    records.sort(
+        key=lambda record: (
+            (record.status != "running", record.place, record.id) if not over else (False, record.place, record.id)
+        )
+    )
+    return json_response([view(record) for record in records])
 
 
 @post(

@@ -27,7 +27,9 @@ async def key(request: Request) -> Response:
 @get("/api/v1/push/subscriptions", tags=TAGS, spec=RouteSpec(response=list[PushView]))
 async def subscriptions(request: Request) -> Response:
     """The subscriptions of this device."""
-    return json_response([_view(one) for one in request.hub.push.subscriptions.of(request.context.known_device.id)])
+    return json_response(
+        [_view(subscription) for subscription in request.hub.push.subscriptions.of(request.context.known_device.id)]
+    )
 
 
 @post(
@@ -50,8 +52,8 @@ async def subscribe(request: Request) -> Response:
 )
 async def unsubscribe(request: Request, subscription: str) -> Response:
     """Delete a subscription of this device."""
-    found = request.hub.push.subscriptions
-    await found.remove(found.get(request.context.known_device.id, subscription))
+    store = request.hub.push.subscriptions
+    await store.remove(store.get(request.context.known_device.id, subscription))
     return NO_CONTENT
 
 
@@ -63,16 +65,18 @@ async def test(request: Request) -> Response:
     results = await pushes.test(request.context.known_device.id)
     return json_response(
         PushTest(
-            sent=sum(one.state == "sent" for one in results),
-            gone=sum(one.state == "gone" for one in results),
-            problems=tuple(one.problem for one in results if one.state == "failed"),
+            sent=sum(result.state == "sent" for result in results),
+            gone=sum(result.state == "gone" for result in results),
+            problems=tuple(result.problem for result in results if result.state == "failed"),
         )
     )
 
 
-def _view(one: Subscription) -> PushView:
-    service = endpoint_check.parse(one.endpoint, loopback=True).host
-    return PushView(id=one.id, service=service, content=one.content, created_at=one.created_at)
+def _view(subscription: Subscription) -> PushView:
+    service = endpoint_check.parse(subscription.endpoint, loopback=True).host
+    return PushView(
+        id=subscription.id, service=service, content=subscription.content, created_at=subscription.created_at
+    )
 
 
 def routes(hub: "Hub") -> list[Any]:

@@ -46,7 +46,7 @@ async def search(
     if hub.search.indexed() == 1:  # else it would only wait
         await hub.event_indexer.sync(SYNC_S)
         await hub.message_indexer.sync(SYNC_S)
-    found = await hub.search.search(
+    results = await hub.search.search(
         q,
         agent=agent,
         project=project,
@@ -58,7 +58,7 @@ async def search(
         limit=limit,
         sessions=hub.state.sessions,
     )
-    return json_response(found)
+    return json_response(results)
 
 
 def routes(hub: "Hub") -> list[Any]:

@@ -72,20 +72,22 @@ async def sessions(
     `q` searches titles, directories, branches and last lines. Archived sessions only with `archived`."""
     wanted = q.casefold()
 
-    def fits(one: SessionRecord) -> bool:
-        words = f"{one.title}\n{one.cwd}\n{one.branch}\n{one.last_line}\n{one.agent}\n{one.id}".casefold()
+    def fits(record: SessionRecord) -> bool:
+        words = (
+            f"{record.title}\n{record.cwd}\n{record.branch}\n{record.last_line}\n{record.agent}\n{record.id}".casefold()
+        )
         return (
-            (archived or not one.archived)
-            and agent in ("", one.agent)
-            and node in ("", one.node)
-            and status in (None, one.status)
+            (archived or not record.archived)
+            and agent in ("", record.agent)
+            and node in ("", record.node)
+            and status in (None, record.status)
             and wanted in words
         )
 
     entries = await request.hub.bus.table(SESSIONS).entries()
-    found = [one for one in (_decode(entry.value) for entry in entries) if fits(one)]
-    found.sort(key=lambda one: (one.active_at, one.id), reverse=True)
-    return json_response(found[:limit])
+    records = [record for record in (_decode(entry.value) for entry in entries) if fits(record)]
+    records.sort(key=lambda record: (record.active_at, record.id), reverse=True)
+    return json_response(records[:limit])
 
 
 @post(
@@ -127,9 +129,11 @@ async def create(request: Request) -> Response:
     made = await send_command(request, node.id, command)
     if new.prompt or new.attachments:
         session = made.session if isinstance(made, CommandView) else _decode(made.value).id
-        first = hashlib.sha256(f"first {session}".encode()).hexdigest()[:28]  # sent again, it is the same one
-        said = SendPrompt(session=session, prompt=first, text=new.prompt, attachments=new.attachments)
-        await send_command(request, node.id, said, id=first)
+        first = hashlib.sha256(f"first {session}".encode()).hexdigest()[
+            :28
+        ]  # the same request again sends the same prompt
+        first_prompt = SendPrompt(session=session, prompt=first, text=new.prompt, attachments=new.attachments)
+        await send_command(request, node.id, first_prompt, id=first)
     return command_response(made, 201)
 
 

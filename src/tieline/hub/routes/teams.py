@@ -97,11 +97,11 @@ async def entries(
 
 def _without_prompts(page: TeamEntries) -> TeamEntries:
     """What members were sent is long, and in their sessions."""
-    found = tuple(
+    without_prompts = tuple(
         replace(each, entry=replace(each.entry, text="")) if isinstance(each.entry, TurnBegan) else each
         for each in page.entries
     )
-    return replace(page, entries=found)
+    return replace(page, entries=without_prompts)
 
 
 @post(

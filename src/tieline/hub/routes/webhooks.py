@@ -38,19 +38,19 @@ async def _take(request: Request, channel: str, busy: asyncio.Semaphore) -> Resp
             raise HookRefused(503, "no_relay", "the relay is not running on this hub")
         if not hub.relay.active:
             raise _standby()
-        found = hub.channels.channel(channel)
-        if found is None and hub.channels.starting(channel):
+        receiver = hub.channels.channel(channel)
+        if receiver is None and hub.channels.starting(channel):
             raise HookRefused(503, "starting", "this channel is starting", retry_after_s=RETRY_S)
-        if not isinstance(found, WebhookReceiver):
+        if not isinstance(receiver, WebhookReceiver):
             raise HookRefused(404, "no_webhook", "no channel of this name takes webhooks")
         if busy.locked():
             raise HookRefused(429, "busy", "too many requests at once", retry_after_s=1.0)
         async with busy:
             body = await request.body()
-            if len(body) > found.max_body:
-                raise HookRefused(413, "too_large", f"the body is larger than {found.max_body} bytes", field="body")
+            if len(body) > receiver.max_body:
+                raise HookRefused(413, "too_large", f"the body is larger than {receiver.max_body} bytes", field="body")
             try:
-                reply = await found.receive(HookRequest(headers=dict(request.headers), body=body))
+                reply = await receiver.receive(HookRequest(headers=dict(request.headers), body=body))
             except RelayStandby:
                 raise _standby() from None
             except BusError as error:

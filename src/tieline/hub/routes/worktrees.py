@@ -36,22 +36,22 @@ async def worktrees(request: Request, ended: bool = False) -> Response:
     """Worktrees of sessions, archived ones too, the last active first. Those that were merged or discarded only with
     `ended`."""
     records = [_session(entry.value) for entry in await request.hub.bus.table(SESSIONS).entries()]
-    found = [one for one in records if one.worktree is not None and (ended or not one.worktree.ended)]
-    found.sort(key=lambda one: (one.active_at, one.id), reverse=True)
+    shown = [record for record in records if record.worktree is not None and (ended or not record.worktree.ended)]
+    shown.sort(key=lambda record: (record.active_at, record.id), reverse=True)
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def look(record: SessionRecord) -> WorktreeStatus:
         assert record.worktree is not None
         async with limit:
             try:
-                told = await send_command(request, record.node, GetWorktree(session=record.id))
-                assert not isinstance(told, CommandView)  # it only reads
-                return _status(told.value)
+                result = await send_command(request, record.node, GetWorktree(session=record.id))
+                assert not isinstance(result, CommandView)  # it only reads
+                return _status(result.value)
             except TielineError as error:
                 worktree, problem = record.worktree, error.message
                 return WorktreeStatus(session=record.id, title=record.title, worktree=worktree, problem=problem)
 
-    return json_response(await asyncio.gather(*map(look, found)))
+    return json_response(await asyncio.gather(*map(look, shown)))
 
 
 @get(
@@ -99,12 +99,12 @@ async def discard(request: Request, session: str) -> Response:
 
 async def _change(request: Request, session: str, command: AnyCommand) -> Response:
     record = await _with_worktree(request, session)
-    told = await send_command(request, record.node, command)
+    result = await send_command(request, record.node, command)
     assert record.worktree is not None
-    done = command.name if isinstance(told, CommandView) else _outcome(told.value).done
+    done = command.name if isinstance(result, CommandView) else _outcome(result.value).done
     details = {"session": session, "done": done, "branch": record.worktree.branch, "into": record.worktree.into}
     request.hub.audit.record("worktree", actor_name(request.context.known_device), request.context.via, **details)
-    return command_response(told)
+    return command_response(result)
 
 
 async def _with_worktree(request: Request, session: str) -> SessionRecord:

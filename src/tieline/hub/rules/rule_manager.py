@@ -93,7 +93,7 @@ class RuleManager:
         raise ConcurrentChange("rule")
 
     async def preview(self, new: NewRule) -> RulePreview:
-        """What it would have decided of the last permissions that people, or rules, were asked for."""
+        """What the rule would have decided of the last permissions that people, or other rules, decided."""
         rule = await self._checked(new)
         sessions = {entry.key: _session(entry.value) for entry in await self._sessions.entries()}
         past = [
@@ -103,8 +103,8 @@ class RuleManager:
             and sessions[record.session].obeys_rules
         ]  # fmt: skip
         tested = sorted(past, key=lambda record: -record.created_at)[:TESTED]
-        found = await asyncio.to_thread(self._matching, rule, tested, sessions)
-        asks = tuple(map(_past_ask, found))
+        matched = await asyncio.to_thread(self._matching, rule, tested, sessions)
+        asks = tuple(map(_past_ask, matched))
         against = sum(ask.person and ask.decision not in ("", rule.decision) for ask in asks)
         done = ("allowed", "denied") if rule.decision == "allow" else ("denied", "allowed")
         text = f"would have {done[0]} {len(asks)} of the last {len(tested)}" if tested else "nothing was asked yet"

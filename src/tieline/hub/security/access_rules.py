@@ -185,8 +185,11 @@ def required_auth(method: str, path: str) -> RequiredAuth:
 
 def session_allowed(method: str, path: str, session: str) -> bool:
     """Whether a process of that session's agent may make a request that is not open to everybody."""
-    said = path.split("/")
-    return any(method == one and _matches(template.split("/"), said, session) for one, template in SESSION_ALLOWED)
+    parts = path.split("/")
+    return any(
+        method == allowed_method and _matches(template.split("/"), parts, session)
+        for allowed_method, template in SESSION_ALLOWED
+    )
 
 
 def person_only(method: str, path: str) -> bool:
@@ -198,20 +201,20 @@ def terminal_only(method: str, path: str) -> bool:
 
 
 def _named(method: str, path: str, among: Iterable[tuple[str, str]]) -> bool:
-    said = path.split("/")
+    parts = path.split("/")
     return any(
-        method == one
-        and len(words := template.split("/")) == len(said)
-        and all(word.startswith("{") or word == given for word, given in zip(words, said, strict=True))
-        for one, template in among
+        method == listed_method
+        and len(words := template.split("/")) == len(parts)
+        and all(word.startswith("{") or word == given for word, given in zip(words, parts, strict=True))
+        for listed_method, template in among
     )
 
 
-def _matches(template: list[str], said: list[str], session: str) -> bool:
-    if len(template) != len(said):
+def _matches(template: list[str], parts: list[str], session: str) -> bool:
+    if len(template) != len(parts):
         return False
-    own = {"{own}": (session,), "{message}": said[-1:]}
-    return all(word in own.get(part, (part,)) for part, word in zip(template, said, strict=True))
+    own = {"{own}": (session,), "{message}": parts[-1:]}
+    return all(word in own.get(part, (part,)) for part, word in zip(template, parts, strict=True))
 
 
 def body_limits(path: str, *, stranger: bool = False) -> tuple[int, float]:

@@ -67,8 +67,8 @@ class AuditLog:
 
     def record(self, what: AuditKind, who: str, via: str, **details: str) -> None:
         """Never waits and never fails. `flush` writes the line to the disk."""
-        said = {name: _short(value) for name, value in details.items() if value}
-        line = AuditLine(seq=0, at=time.time(), what=what, who=_short(who), via=_short(via), details=said)
+        short_details = {name: _short(value) for name, value in details.items() if value}
+        line = AuditLine(seq=0, at=time.time(), what=what, who=_short(who), via=_short(via), details=short_details)
         if what == "refusal" and (self._is_repeated(line) or len(self._waiting) >= MAX_WAITING):
             return
         self._waiting.append(line)
@@ -196,13 +196,13 @@ def _read_newest(file: Path, before: int, since: float, kind: AuditKind | None, 
         data = file.read_bytes()
     except FileNotFoundError:
         return []
-    found: list[AuditLine] = []
+    lines: list[AuditLine] = []
     for line in _lines(data, newest_first=True):
-        if len(found) >= limit:
+        if len(lines) >= limit:
             break
         if (not before or line.seq < before) and line.at >= since and kind in (None, line.what):
-            found.append(line)
-    return found
+            lines.append(line)
+    return lines
 
 
 def _lines(data: bytes, *, newest_first: bool = False) -> Iterator[AuditLine]:

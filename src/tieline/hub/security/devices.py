@@ -126,11 +126,11 @@ class Devices:
         )
 
     def paired_by(self, id: str) -> tuple[str, ...]:
-        """The devices that it paired, directly or indirectly."""
-        found = [id]
-        for one in found:
-            found += [device.id for device in self._devices.values() if device.by == one and device.id not in found]
-        return tuple(found[1:])
+        """The devices that a device paired, directly or indirectly."""
+        ids = [id]
+        for pairer in ids:
+            ids += [device.id for device in self._devices.values() if device.by == pairer and device.id not in ids]
+        return tuple(ids[1:])
 
     def connected(self, id: str) -> Callable[[], None]:
         """Counts the device as connected until the returned function is called."""
@@ -221,13 +221,15 @@ class Devices:
         if entry is None:
             raise refused
         pairing = _pairing(entry.value)
-        if pairing.expires_at < time.time() or not self.knows(pairing.by or OWNER):  # who made it was revoked
+        if pairing.expires_at < time.time() or not self.knows(
+            pairing.by or OWNER
+        ):  # the device that made the pairing was revoked
             raise refused
         if pairing.kind not in kinds:
             raise RequestRefused("Forbidden", f"this secret is for a {pairing.kind}", field="secret")
         if pairing.kind == "node" and not node:
             raise RequestRefused("UsageError", "a node must send its id", field="node")
-        if pairing.kind == "node" and (own := [one for one in self._devices.values() if one.node == node]):
+        if pairing.kind == "node" and (own := [device for device in self._devices.values() if device.node == node]):
             # Otherwise any holder of a secret could impersonate a known node.
             hint = f"Revoke its device {own[0].name!r} ({own[0].id}) on the hub's page first, then join again."
             raise RequestRefused("Conflict", "this node is already paired", field="node", hint=hint)
@@ -256,7 +258,7 @@ class Devices:
         for callback in tuple(self._callbacks):
             callback(id)
 
-    def _apply(self, key: str, value: bytes | None, told: bool) -> None:
+    def _apply(self, key: str, value: bytes | None, is_news: bool) -> None:
         """A change of the table, also by other hubs. It may lag behind local changes."""
         if value is None:
             self._revoked.discard(key)
@@ -283,7 +285,7 @@ class Devices:
 
     async def expire(self) -> None:
         """Revokes devices that were not used for UNUSED_S."""
-        for device in [one for one in self._devices.values() if self._unused(one)]:
+        for device in [candidate for candidate in self._devices.values() if self._unused(candidate)]:
             await self.revoke(device.id)
             self.on_expired(self.view(device))
 

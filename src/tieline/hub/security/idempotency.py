@@ -70,16 +70,16 @@ class IdempotencyStore:
     async def run(
         self, id: str, digest: str, call: Callable[[Send], Awaitable[None]], *, private: bool
     ) -> StoredResponse:
-        """The answer to `call`, or the one that it had before."""
+        """The response of `call`, or the stored response of an earlier call with the same id."""
         while (running := self._running.get(id)) is not None:
             await _wait_finished(running)
         mine = self._running[id] = asyncio.Event()
         try:
-            found = self._cached.get(id)
-            if found is None and not private and (entry := await self._table.get(id)) is not None:
-                found = _decode(entry.value)
-            if found is not None:
-                return _replay(found, digest)
+            stored = self._cached.get(id)
+            if stored is None and not private and (entry := await self._table.get(id)) is not None:
+                stored = _decode(entry.value)
+            if stored is not None:
+                return _replay(stored, digest)
             record = _Recording()
             await call(record.send)
             answer = StoredResponse(
@@ -160,12 +160,12 @@ async def _wait_finished(running: asyncio.Event) -> None:
         ) from None
 
 
-def _replay(found: StoredResponse, digest: str) -> StoredResponse:
-    if found.digest != digest:
+def _replay(stored: StoredResponse, digest: str) -> StoredResponse:
+    if stored.digest != digest:
         raise RequestRefused(
             "KeyReused",
             "this key was used for another request",
             field="Idempotency-Key",
             hint="Use a new key for each request; repeat a key only to repeat the same request.",
         )
-    return msgspec.structs.replace(found, headers=(*found.headers, ("idempotency-replayed", "true")))
+    return msgspec.structs.replace(stored, headers=(*stored.headers, ("idempotency-replayed", "true")))

@@ -72,9 +72,9 @@ def authorize(context: RequestContext, scope: Scope, hub: "Hub") -> None:
         raise RequestRefused("Forbidden", "only nodes may connect here", hint="Join with `tieline node join`.")
     allowed = access_rules.LIMITED_KEYS.get(device.kind)
     if allowed is not None and need != device.kind and (context.method, context.path) not in allowed:
-        place = {"node": "the node link", "mesh": "the MCP server and hooks"}[device.kind]
+        purpose = {"node": "the node link", "mesh": "the MCP server and hooks"}[device.kind]
         raise RequestRefused(
-            "Forbidden", f"a {device.kind}'s key is valid for {place} only", hint="Pair this device as a client."
+            "Forbidden", f"a {device.kind}'s key is valid for {purpose} only", hint="Pair this device as a client."
         )
 
 
@@ -197,8 +197,8 @@ class SecurityMiddleware:
             kept = await self._hub.idempotency.run(
                 id, digest, call, private=context.path in access_rules.SECRET_RESPONSES
             )
-            found = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept.headers]
-            await answer.send_response(kept.status, found, kept.body)
+            encoded_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept.headers]
+            await answer.send_response(kept.status, encoded_headers, kept.body)
 
 
 def _parse_headers(context: RequestContext, scope: Scope) -> None:
@@ -218,18 +218,18 @@ async def _read_body(context: RequestContext, receive: Receive) -> bytes:
     length = context.checked_headers.get("length", "")
     if length.isdigit() and int(length) > limit:
         raise _too_large(limit)
-    found = b""
+    body = b""
     try:
         async with asyncio.timeout(seconds):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise RequestRefused("SlowRequest", "the connection was closed in the middle of the body")
-                found += message.get("body", b"")
-                if len(found) > limit:
+                body += message.get("body", b"")
+                if len(body) > limit:
                     raise _too_large(limit)
                 if not message.get("more_body", False):
-                    return found
+                    return body
     except TimeoutError:
         raise RequestRefused("SlowRequest", f"the body did not arrive within {seconds:g} seconds") from None
 

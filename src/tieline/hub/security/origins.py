@@ -61,26 +61,26 @@ class Origins:
             hint="To allow it, add it to hub.hosts in tieline.toml.",
         )
 
-    def check_origin(self, method: str, said: Mapping[str, str], scope: MutableMapping[str, Any]) -> str:
-        """The origin, if it is another than our own but may talk to us; "" for our own or none."""
-        origin = said.get("origin")
+    def check_origin(self, method: str, headers: Mapping[str, str], scope: MutableMapping[str, Any]) -> str:
+        """The origin, if it differs from our own but may call the hub; "" for our own or none."""
+        origin = headers.get("origin")
         if origin is None:
             # Without an Origin it is a link (fine) or an embedding (not fine). Another port of this machine is the
             # same site to a browser: it is as foreign as any other.
-            if said.get("site") in ("cross-site", "same-site") and not (
-                said.get("mode") == "navigate" and method == "GET"
+            if headers.get("site") in ("cross-site", "same-site") and not (
+                headers.get("mode") == "navigate" and method == "GET"
             ):
                 raise RequestRefused("Forbidden", "cross-site request is not allowed", field="Sec-Fetch-Site")
             return ""
-        found = origin.lower()
-        host = said.get("host", "").lower()
+        normalized = origin.lower()
+        host = headers.get("host", "").lower()
         scheme = "https" if self.is_tls(host, scope) else "http"
-        if found == f"{scheme}://{host}" or (self.public and found == self.public):
+        if normalized == f"{scheme}://{host}" or (self.public and normalized == self.public):
             return ""
-        if found in self._phone:
+        if normalized in self._phone:
             return ""
-        if found in self._allowed:
-            return found
+        if normalized in self._allowed:
+            return normalized
         raise self._refused(origin)
 
     def is_tls(self, host: str, scope: MutableMapping[str, Any]) -> bool:

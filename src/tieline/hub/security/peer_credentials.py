@@ -36,7 +36,7 @@ class LocalPeer(Struct, frozen=True, kw_only=True):
 
 
 def peer_of(connection: socket.socket) -> LocalPeer:
-    """Never raises: a peer that cannot be known has a `problem`."""
+    """Never raises: a peer that cannot be identified has a `problem`."""
     try:
         pid, uid = peer_process(connection)
     except OSError as error:
@@ -45,19 +45,26 @@ def peer_of(connection: socket.socket) -> LocalPeer:
         return LocalPeer(pid=pid, problem="this socket is for the user who runs the hub")
     handle = _pidfd(connection)
     try:
-        found, cwd, command = ancestry(pid), _cwd(pid), _command(pid)
-        if handle is not None and _has_exited(handle):  # then what was read may be of another process with its number
+        process_ancestry, cwd, command = ancestry(pid), _cwd(pid), _command(pid)
+        if handle is not None and _has_exited(
+            handle
+        ):  # then what was read may belong to another process with the same pid
             return LocalPeer(pid=pid, problem="the process that connected is gone")
     except (OSError, ValueError):
-        found, cwd, command = Ancestry(UNKNOWN), "", ""
+        process_ancestry, cwd, command = Ancestry(UNKNOWN), "", ""
     finally:
         if handle is not None:
             os.close(handle)
-    if found.agent == UNKNOWN:
+    if process_ancestry.agent == UNKNOWN:
         why = "only a person may do this, and the hub cannot tell whether a person started this process"
         return LocalPeer(pid=pid, problem=why, command=command)
     return LocalPeer(
-        pid=pid, mark=found.agent, cwd=cwd, command=command, lineage=found.processes, terminal=found.terminal
+        pid=pid,
+        mark=process_ancestry.agent,
+        cwd=cwd,
+        command=command,
+        lineage=process_ancestry.processes,
+        terminal=process_ancestry.terminal,
     )
 
 

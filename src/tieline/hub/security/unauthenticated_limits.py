@@ -51,38 +51,38 @@ class UnauthenticatedLimits:
         return transport in self._connections
 
     def add(self, transport: asyncio.Transport, server: UnauthenticatedConnection) -> bool:
-        """Whether there is room for it. After an upgrade the same transport is added again."""
+        """Whether there is room for the connection. After an upgrade the same transport is added again."""
         if known := self._connections.get(transport):
             known.connection = server
             return True
-        place = _address_of(transport)
-        if not place:
+        address = _address_of(transport)
+        if not address:
             return True
-        if self._by_address.get(place, 0) >= self._per_address and not self._make_room(place):
+        if self._by_address.get(address, 0) >= self._per_address and not self._make_room(address):
             return False
         if len(self._connections) >= self._total and not self._make_room(""):
             return False
-        self._connections[transport] = _Tracked(place, time.monotonic(), server)
-        self._by_address[place] = self._by_address.get(place, 0) + 1
+        self._connections[transport] = _Tracked(address, time.monotonic(), server)
+        self._by_address[address] = self._by_address.get(address, 0) + 1
         return True
 
     def discard(self, transport: asyncio.Transport) -> None:
         """The connection is closed, or authenticated."""
-        one = self._connections.pop(transport, None)
-        if one is None:
+        tracked = self._connections.pop(transport, None)
+        if tracked is None:
             return
-        left = self._by_address[one.address] - 1
+        left = self._by_address[tracked.address] - 1
         if left:
-            self._by_address[one.address] = left
+            self._by_address[tracked.address] = left
         else:
-            del self._by_address[one.address]
+            del self._by_address[tracked.address]
 
-    def _make_room(self, place: str) -> bool:
+    def _make_room(self, address: str) -> bool:
         latest = time.monotonic() - GRACE_S
-        for transport, one in self._connections.items():
-            if one.since > latest:
+        for transport, tracked in self._connections.items():
+            if tracked.since > latest:
                 return False  # so are all that follow
-            if place in ("", one.address) and not one.connection.busy:
+            if address in ("", tracked.address) and not tracked.connection.busy:
                 self.discard(transport)
                 transport.abort()
                 return True

@@ -41,12 +41,12 @@ class OwnerSocket:
 
 
 def _own_folder(folder: Path) -> None:
-    """Made, or found to be ours and nobody else's: in a temporary folder anybody could have made one of that name."""
+    """Makes the folder, or checks that it is ours: in a temporary folder any user could have made one of that name."""
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise UsageError(f"{folder} belongs to somebody else", field="TIELINE_HOME", hint="Remove it.")
-    if found.st_mode & 0o077:
+    if status.st_mode & 0o077:
         folder.chmod(0o700)

@@ -1,8 +1,8 @@
 """The present, held in memory: sessions, asks, prompts, nodes, teams, commands and marks, as the bus's tables
 have them.
 
-Every hub on a bus has the same. Reading costs nothing; whoever subscribes is told what changes from then on, as the
-frame that clients get. What is there at the start is not told: it is in the snapshot.
+Every hub on a bus holds the same. Reading costs nothing. A subscriber gets each later change as the frame that clients
+get; values that are present at the start are not announced: they are in the snapshot.
 """
 
 from collections.abc import Callable, Iterable
@@ -63,8 +63,8 @@ class LiveState:
         self._session_ids: tuple[str, ...] | None = None
 
     async def __aenter__(self) -> "LiveState":
-        for one in self._caches:
-            one.start()
+        for cache in self._caches:
+            cache.start()
         try:
             await self.wait_loaded()
         except BaseException:
@@ -73,13 +73,13 @@ class LiveState:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for one in self._caches:
-            await one.stop()
+        for cache in self._caches:
+            await cache.stop()
 
     async def wait_loaded(self) -> None:
         """All values that are present now have been read."""
-        for one in self._caches:
-            await one.wait_loaded()
+        for cache in self._caches:
+            await cache.wait_loaded()
 
     @property
     def session_ids(self) -> tuple[str, ...]:
@@ -112,33 +112,33 @@ class LiveState:
 
     # --- one function per table: keep it, and the frame that says so ---
 
-    def _session(self, key: str, value: bytes | None, told: bool) -> None:
+    def _session(self, key: str, value: bytes | None, is_news: bool) -> None:
         if value is None:
             if self.sessions.pop(key, None) is not None:
                 self._session_ids = None
-                self._notify(GoneFrame(kind="session", id=key), told)
+                self._notify(GoneFrame(kind="session", id=key), is_news)
             return
         if key not in self.sessions:
             self._session_ids = None
         record = self.sessions[key] = _session(value)
-        self._notify(SessionFrame(session=record), told)
+        self._notify(SessionFrame(session=record), is_news)
 
-    def _ask(self, key: str, value: bytes | None, told: bool) -> None:
+    def _ask(self, key: str, value: bytes | None, is_news: bool) -> None:
         if value is None:
             if self.asks.pop(key, None) is not None:
-                self._notify(GoneFrame(kind="ask", id=key), told)
+                self._notify(GoneFrame(kind="ask", id=key), is_news)
             return
         record = _ask(value)
         if record.status == "pending":
             self.asks[key] = record
         else:
             self.asks.pop(key, None)
-        self._notify(AskFrame(ask=record), told)
+        self._notify(AskFrame(ask=record), is_news)
 
-    def _prompt(self, key: str, value: bytes | None, told: bool) -> None:
+    def _prompt(self, key: str, value: bytes | None, is_news: bool) -> None:
         if value is None:
             if (known := self.prompts.pop(key, None)) is not None:
-                self._notify(GoneFrame(kind="prompt", id=known.id), told)
+                self._notify(GoneFrame(kind="prompt", id=known.id), is_news)
             return
         record = _prompt(value)
         shown = view(record)
@@ -146,42 +146,42 @@ class LiveState:
             self.prompts.pop(key, None)
         else:
             self.prompts[key] = shown
-        self._notify(PromptFrame(prompt=shown), told)
+        self._notify(PromptFrame(prompt=shown), is_news)
 
-    def _node(self, key: str, value: bytes | None, told: bool) -> None:
+    def _node(self, key: str, value: bytes | None, is_news: bool) -> None:
         if value is None:
             if self.nodes.pop(key, None) is not None:
-                self._notify(GoneFrame(kind="node", id=key), told)
+                self._notify(GoneFrame(kind="node", id=key), is_news)
             return
         node = self.nodes[key] = _node(value)
-        self._notify(NodeFrame(node=node), told)
+        self._notify(NodeFrame(node=node), is_news)
 
-    def _team(self, key: str, value: bytes | None, told: bool) -> None:
+    def _team(self, key: str, value: bytes | None, is_news: bool) -> None:
         if value is None:
             if self.teams.pop(key, None) is not None:
-                self._notify(GoneFrame(kind="team", id=key), told)
+                self._notify(GoneFrame(kind="team", id=key), is_news)
             return
         record = decode_record(value)
         task = record.task.strip().partition("\n")[0][:MAX_TASK_LINE]
         team = self.teams[key] = msgspec.structs.replace(record, task=task)
-        self._notify(TeamFrame(team=team), told)
+        self._notify(TeamFrame(team=team), is_news)
 
-    def _command(self, key: str, value: bytes | None, told: bool) -> None:
+    def _command(self, key: str, value: bytes | None, is_news: bool) -> None:
         if value is None:
             self.commands.pop(key, None)
             return
         command = self.commands[key] = _command(value)
-        self._notify(CommandFrame(command=command), told)
+        self._notify(CommandFrame(command=command), is_news)
 
-    def _mark(self, key: str, value: bytes | None, told: bool) -> None:
+    def _mark(self, key: str, value: bytes | None, is_news: bool) -> None:
         if value is None:
-            self.marks.pop(key, None)  # its session is gone, and that was told
+            self.marks.pop(key, None)  # its session is gone, and a frame said so
             return
         mark = self.marks[key] = decode_mark(value)
-        self._notify(MarkFrame(mark=mark), told)
+        self._notify(MarkFrame(mark=mark), is_news)
 
-    def _notify(self, frame: AnyHubFrame, told: bool) -> None:
-        if told:
+    def _notify(self, frame: AnyHubFrame, is_news: bool) -> None:
+        if is_news:
             for subscriber in tuple(self._listeners):
                 subscriber(frame)
 

@@ -9,11 +9,11 @@ from .encoded_frames import EncodedFrame, EventSummary, encode_frame
 DELTAS = frozenset({"text_delta", "thinking_delta", "tool_output"})
 
 ItemKey = tuple[str, str, str]
-"""Its session, the delta's type, its id."""
+"""The session, the delta's type, the item's id."""
 
 
-def item_key(session: str, said: EventSummary) -> ItemKey:
-    return session, said.type, said.item or said.id
+def item_key(session: str, summary: EventSummary) -> ItemKey:
+    return session, summary.type, summary.item or summary.id
 
 
 class DeltaBuffer:
@@ -26,13 +26,13 @@ class DeltaBuffer:
     def __bool__(self) -> bool:
         return bool(self._sessions)
 
-    def add(self, session: str, said: EventSummary) -> None:
+    def add(self, session: str, summary: EventSummary) -> None:
         of_session = self._sessions.setdefault(session, {})
-        of_session.setdefault(item_key(session, said), (said, []))[1].append(said.text)
-        self.size += len(said.text)
+        of_session.setdefault(item_key(session, summary), (summary, []))[1].append(summary.text)
+        self.size += len(summary.text)
 
     def drop(self, session: str, item: str) -> None:
-        """The item is whole now, or too much was said of it."""
+        """Forget the item's deltas: the item is complete, or its deltas are too many."""
         of_session = self._sessions.get(session)
         if of_session is not None:
             for kind in DELTAS:
@@ -42,7 +42,7 @@ class DeltaBuffer:
                 del self._sessions[session]
 
     def take(self, session: str | None = None) -> list[tuple[EventSummary, EncodedFrame]]:
-        """All that waits, or that of one session."""
+        """All deltas that wait, or those of one session."""
         if not self._sessions:
             return []
         if session is None:
@@ -62,11 +62,11 @@ def _joined(first: EventSummary, texts: Iterable[str]) -> EventSummary:
     return EventSummary(first.type, first.item, first.id, "".join(texts), first.parent)
 
 
-def _event(said: EventSummary) -> TextDelta | ThinkingDelta | ToolOutput:
-    match said.type:
+def _event(summary: EventSummary) -> TextDelta | ThinkingDelta | ToolOutput:
+    match summary.type:
         case "text_delta":
-            return TextDelta(said.text, said.item, said.parent)
+            return TextDelta(summary.text, summary.item, summary.parent)
         case "thinking_delta":
-            return ThinkingDelta(said.text, said.item, said.parent)
+            return ThinkingDelta(summary.text, summary.item, summary.parent)
         case _:
-            return ToolOutput(said.id, said.text)
+            return ToolOutput(summary.id, summary.text)

@@ -35,7 +35,7 @@ class EncodedFrame:
 
     @property
     def sse_message(self) -> AsgiMessage:
-        """The same as a server-sent event. What has an id is where one resumes."""
+        """The same as a server-sent event. A frame with an id is a position from which a client can resume."""
         if self._streamed is None:
             head = b"id: %d\n" % self.seq if self._placed else b""
             body = b"%bdata: %b\n\n" % (head, self.data)  # JSON has no line breaks of its own

@@ -81,7 +81,7 @@ class Fanout:
             self._heartbeat(),
             self.retention.run(),
         )
-        self._tasks = [background(one, f"fanout-{one.__name__}") for one in work]
+        self._tasks = [background(coroutine, f"fanout-{coroutine.__name__}") for coroutine in work]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -198,17 +198,17 @@ class Fanout:
         made = encode_event(whole)
         if made is None:
             return
-        one, about = made
-        self._ring.append(one)
+        frame, about = made
+        self._ring.append(frame)
         item = about.item if about.type in ("text", "thinking") else about.id if about.type == "tool_result" else ""
         if item:
             self._mark_finished(whole.session, item)
             self._deltas.drop(whole.session, item)
-        self._send_deltas(self._deltas.take(whole.session))  # what was said before it comes before it
+        self._send_deltas(self._deltas.take(whole.session))  # deltas that came before the event are sent before it
         for subscriber in tuple(self.subscribers):
             if item:
                 subscriber.item_finished(whole.session, item)
-            subscriber.event(one)
+            subscriber.event(frame)
         if self._live:
             for tap in tuple(self._listeners):
                 tap(whole, about)
@@ -217,9 +217,9 @@ class Fanout:
         while True:
             try:
                 async with aclosing(self._bus.listen("deltas.>")) as announcements:
-                    async for one in announcements:
+                    async for announcement in announcements:
                         if self.subscribers:
-                            self._add_delta(one.subject.partition(".")[2], one.data)
+                            self._add_delta(announcement.subject.partition(".")[2], announcement.data)
             except BusClosed:
                 raise
             except BusError as error:
@@ -227,15 +227,15 @@ class Fanout:
                 await asyncio.sleep(RETRY_S)
 
     def _add_delta(self, session: str, data: bytes) -> None:
-        with suppress(ValueError):  # it is not JSON: nobody misses it
-            said = summarize(data)
-            if (said.item or said.id) in self._finished.get(session, ()):
+        with suppress(ValueError):  # a delta that is no JSON is dropped
+            summary = summarize(data)
+            if (summary.item or summary.id) in self._finished.get(session, ()):
                 return  # it was overtaken by its item
-            if said.type in DELTAS:
-                self._deltas.add(session, said)
+            if summary.type in DELTAS:
+                self._deltas.add(session, summary)
                 self._schedule_flush()
             else:
-                self._send_deltas([(said, encode_delta(session, data))])
+                self._send_deltas([(summary, encode_delta(session, data))])
 
     def _mark_finished(self, session: str, item: str) -> None:
         known = self._finished.pop(session, None)
@@ -261,22 +261,22 @@ class Fanout:
         self._flush_timer = None
         states, self._states = self._states, {}
         for key, frame in states.items():
-            one = encode_frame(frame)
+            encoded = encode_frame(frame)
             for subscriber in tuple(self.subscribers):
-                subscriber.state(key, one)
+                subscriber.state(key, encoded)
         self._send_deltas(self._deltas.take())
 
     def _send_deltas(self, deltas: list[tuple[EventSummary, EncodedFrame]]) -> None:
-        for said, one in deltas:
+        for summary, frame in deltas:
             for subscriber in tuple(self.subscribers):
-                subscriber.delta(said, one)
+                subscriber.delta(summary, frame)
 
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_S / 2)
-            one = encode_frame(Beat(at=time.time()))
+            frame = encode_frame(Beat(at=time.time()))
             for subscriber in tuple(self.subscribers):
-                subscriber.beat(one)
+                subscriber.beat(frame)
 
 
 def _key(frame: AnyHubFrame) -> StateKey:

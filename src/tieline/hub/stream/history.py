@@ -29,15 +29,15 @@ class LogPage(Struct, frozen=True, kw_only=True):
     more: bool
 
     def json(self) -> bytes:
-        events = b",".join(one.data for one in self.events)
+        events = b",".join(frame.data for frame in self.events)
         more = b"true" if self.more else b"false"
         return b'{"events":[%b],"first":%d,"last":%d,"more":%b}' % (events, self.first, self.last, more)
 
 
 async def page_after(bus: Bus, session: str, *, after: int, before: int | None, limit: int) -> LogPage:
-    """The next ones after a cursor, up to another one."""
+    """The next events after a cursor, up to another cursor."""
     first, last = await bus.first(subject(session)), await bus.last(subject(session))
-    found: list[EncodedFrame] = []
+    events: list[EncodedFrame] = []
     size, more = 0, False
     assembler = EventAssembler(bus)
     async with aclosing(bus.read(subject(session), after=after, follow=False)) as records:
@@ -48,30 +48,30 @@ async def page_after(bus: Bus, session: str, *, after: int, before: int | None, 
             made = None if whole is None else encode_event(whole)
             if made is None:
                 continue
-            if len(found) == limit or (found and size + made[0].size > MAX_PAGE):
+            if len(events) == limit or (events and size + made[0].size > MAX_PAGE):
                 more = True
                 break
-            found.append(made[0])
+            events.append(made[0])
             size += made[0].size
-    return LogPage(events=tuple(found), first=first, last=last, more=more)
+    return LogPage(events=tuple(events), first=first, last=last, more=more)
 
 
 async def page_before(bus: Bus, session: str, *, before: int | None, limit: int) -> LogPage:
-    """The last ones before a cursor, or of all."""
+    """The last events before a cursor, or of the whole log."""
     first, last = await bus.first(subject(session)), await bus.last(subject(session))
     end = last + 1 if before is None else min(before, last + 1)
     back = limit * FIRST_LOOK
     while True:
         start = max(0, end - 1 - back)
-        found, more = await _read_last(bus, session, start, end, limit)
+        events, more = await _read_last(bus, session, start, end, limit)
         if more or start < max(first, 1):
-            return LogPage(events=tuple(found), first=first, last=last, more=more)
+            return LogPage(events=tuple(events), first=first, last=last, more=more)
         back *= FURTHER
 
 
 async def _read_last(bus: Bus, session: str, start: int, end: int, limit: int) -> tuple[deque[EncodedFrame], bool]:
-    """The last ones between two cursors, and whether there are more of them than a page holds."""
-    found: deque[EncodedFrame] = deque()
+    """The last events between two cursors, and whether there are more than a page holds."""
+    events: deque[EncodedFrame] = deque()
     size, more = 0, False
     assembler = EventAssembler(bus)
     async with aclosing(bus.read(subject(session), after=start, follow=False)) as records:
@@ -82,9 +82,9 @@ async def _read_last(bus: Bus, session: str, start: int, end: int, limit: int) -
             made = None if whole is None else encode_event(whole)
             if made is None:
                 continue
-            found.append(made[0])
+            events.append(made[0])
             size += made[0].size
-            while len(found) > limit or (size > MAX_PAGE and len(found) > 1):
-                size -= found.popleft().size
+            while len(events) > limit or (size > MAX_PAGE and len(events) > 1):
+                size -= events.popleft().size
                 more = True
-    return found, more
+    return events, more

@@ -16,15 +16,15 @@ PART = 200
 
 
 def first_sessions(state: LiveState, also: Iterable[str] = ()) -> list[SessionRecord]:
-    """Those last active; all that are pinned or in which something runs or waits; and these, wherever they stand."""
+    """The sessions that were active last; all that are pinned or in which something runs or waits; and `also`."""
     recent = nlargest(FIRST, state.sessions.values(), key=_activity)
-    ids = dict.fromkeys(one.id for one in recent)
-    ids.update(dict.fromkeys(one.id for one in state.sessions.values() if one.status in AT_WORK))
+    ids = dict.fromkeys(record.id for record in recent)
+    ids.update(dict.fromkeys(record.id for record in state.sessions.values() if record.status in AT_WORK))
     ids.update(dict.fromkeys(ask.session for ask in state.asks.values()))
     ids.update(dict.fromkeys(prompt.session for prompt in state.prompts.values()))
     ids.update(dict.fromkeys(mark.id for mark in state.marks.values() if mark.pinned))
     ids.update(dict.fromkeys(also))
-    return [found for id in ids if (found := state.sessions.get(id)) is not None]
+    return [record for id in ids if (record := state.sessions.get(id)) is not None]
 
 
 def _activity(session: SessionRecord) -> tuple[bool, float]:
@@ -38,7 +38,7 @@ class RemainingSessions:
     def __init__(self, state: LiveState, first: Collection[SessionRecord]) -> None:
         self._present = state.sessions
         self._marks = state.marks
-        self._first = frozenset(one.id for one in first)
+        self._first = frozenset(record.id for record in first)
         self._ids = state.session_ids
         self._position = 0
         self.left = len(self._ids) - len(self._first)
@@ -47,7 +47,8 @@ class RemainingSessions:
         return self.left > 0
 
     def next_part(self, leave_out: Container[tuple[str, str]]) -> tuple[EncodedFrame, tuple[int, int]]:
-        """The frame, without these (`session` or `mark`, and an id), and what `advance` is told when it went out."""
+        """The next frame, without what `leave_out` names (`session` or `mark`, and an id), and the position to pass to
+        `advance` once the frame was sent."""
         position, left = self._position, self.left
         part: list[SessionRecord] = []
         marks: list[SessionMark] = []
@@ -56,8 +57,8 @@ class RemainingSessions:
             position += 1
             if id not in self._first:
                 left -= 1
-                if (found := self._present.get(id)) is not None and ("session", id) not in leave_out:
-                    part.append(found)
+                if (record := self._present.get(id)) is not None and ("session", id) not in leave_out:
+                    part.append(record)
                 if (mark := self._marks.get(id)) is not None and ("mark", id) not in leave_out:
                     marks.append(mark)
         return encode_frame(SessionsFrame(sessions=tuple(part), marks=tuple(marks), left=left)), (position, left)

@@ -21,9 +21,9 @@ class RingBuffer:
         self._start = 0
         self._size = 0
 
-    def append(self, one: EncodedFrame) -> None:
-        self._frames.append(one)
-        self._size += one.size
+    def append(self, frame: EncodedFrame) -> None:
+        self._frames.append(frame)
+        self._size += frame.size
         while (count := len(self._frames) - self._start) > RING_EVENTS or (self._size > RING_SIZE and count > 1):
             gone = self._frames[self._start]
             assert gone is not None
@@ -40,8 +40,8 @@ class RingBuffer:
         if cursor < self.floor:
             return None
         at = bisect_right(self._frames, cursor, lo=self._start, key=_seq)
-        return [one for one in self._frames[at : at + BATCH] if one is not None]
+        return [frame for frame in self._frames[at : at + BATCH] if frame is not None]
 
 
-def _seq(one: EncodedFrame | None) -> int:
-    return 0 if one is None else one.seq
+def _seq(frame: EncodedFrame | None) -> int:
+    return 0 if frame is None else frame.seq

@@ -78,28 +78,29 @@ async def _follow(streams: ClientStreams, device: DeviceView, wanted: Subscribe,
 
 
 def subscription(query: bytes, last: str, epoch: str) -> Subscribe:
-    """What is asked for. The last id of a browser that came back is of this log, as far as anybody can tell."""
+    """The subscription that the query asks for. The last id of a browser that came back is taken as one of this log:
+    the browser does not send the log's epoch."""
     if len(query) > MAX_QUERY:
         raise RequestRefused("UsageError", "the query is too long", field="query")
     try:
-        said = dict(parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict"))
+        parameters = dict(parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict"))
     except ValueError as error:
         raise RequestRefused("UsageError", f"invalid query: {error}", field="query") from None
-    for name in said:
+    for name in parameters:
         if name not in FIELDS:
             raise RequestRefused(
                 "UsageError", f"unknown parameter {name[:80]!r}", field=name[:80], hint=f"Known: {', '.join(FIELDS)}."
             )
-    after = _number("Last-Event-ID", last) if last else _number("after", said.get("after", "0") or "0")
-    sessions = said.get("sessions")
+    after = _number("Last-Event-ID", last) if last else _number("after", parameters.get("after", "0") or "0")
+    sessions = parameters.get("sessions")
     wanted = Subscribe(
         after=after,
-        epoch=said.get("epoch", "") or (epoch if last else ""),
+        epoch=parameters.get("epoch", "") or (epoch if last else ""),
         sessions=tuple(word for word in sessions.split(",") if word) if sessions is not None else None,
-        events=_flag("events", said),
-        deltas=_flag("deltas", said),
-        visible=_flag("visible", said, "false"),  # whoever reads it is more often a program than a person
-        snapshot=_snapshot_mode(said.get("snapshot", "whole")),
+        events=_flag("events", parameters),
+        deltas=_flag("deltas", parameters),
+        visible=_flag("visible", parameters, "false"),  # the reader is more often a program than a person
+        snapshot=_snapshot_mode(parameters.get("snapshot", "whole")),
     )
     try:
         check_subscription(wanted)
@@ -123,8 +124,8 @@ def _snapshot_mode(value: str) -> SnapshotMode:
         raise RequestRefused("UsageError", f"{value[:40]!r} is not one of {known}", field="snapshot") from None
 
 
-def _flag(name: str, said: Mapping[str, str], otherwise: str = "true") -> bool:
-    value = said.get(name, otherwise)
+def _flag(name: str, parameters: Mapping[str, str], otherwise: str = "true") -> bool:
+    value = parameters.get(name, otherwise)
     if value not in ("true", "false", "1", "0"):
         raise RequestRefused("UsageError", f"{value[:40]!r} is neither true nor false", field=name)
     return value in ("true", "1")

@@ -147,42 +147,42 @@ class Subscriber:
 
     # --- what there is to tell; none of these waits ---
 
-    def event(self, one: EncodedFrame) -> None:
+    def event(self, frame: EncodedFrame) -> None:
         if self._behind or not self._events:
             return  # the log has it
-        if one.seq > self.cursor:
-            self.cursor = one.seq
-            if self._sessions is None or one.session in self._sessions:
-                self._write(one)
+        if frame.seq > self.cursor:
+            self.cursor = frame.seq
+            if self._sessions is None or frame.session in self._sessions:
+                self._write(frame)
 
-    def state(self, key: StateKey, one: EncodedFrame) -> None:
+    def state(self, key: StateKey, frame: EncodedFrame) -> None:
         if self._behind:
             self._states.pop(key, None)
-            self._states[key] = one
+            self._states[key] = frame
         else:
-            self._write(one)
+            self._write(frame)
             if self._behind:
-                self._unsent_state = key, one
+                self._unsent_state = key, frame
 
-    def delta(self, said: EventSummary, one: EncodedFrame) -> None:
-        if not self._deltas or (self._sessions is not None and one.session not in self._sessions):
+    def delta(self, summary: EventSummary, frame: EncodedFrame) -> None:
+        if not self._deltas or (self._sessions is not None and frame.session not in self._sessions):
             return
         if not self._behind and not self._incomplete:
-            self._write(one)
+            self._write(frame)
             return
-        item = item_key(one.session, said)
+        item = item_key(frame.session, summary)
         if item in self._incomplete:
             return
         if not self._behind:
-            self._write(one)
-        elif said.type not in DELTAS:
-            return  # nobody knows how to join it
-        elif self._pending_deltas.size + len(said.text) > MAX_DELTAS:
-            self._pending_deltas.drop(one.session, item[2])
+            self._write(frame)
+        elif summary.type not in DELTAS:
+            return  # deltas of an unknown type cannot be joined
+        elif self._pending_deltas.size + len(summary.text) > MAX_DELTAS:
+            self._pending_deltas.drop(frame.session, item[2])
             if len(self._incomplete) < MAX_INCOMPLETE:
                 self._incomplete.add(item)
         else:
-            self._pending_deltas.add(one.session, said)
+            self._pending_deltas.add(frame.session, summary)
 
     def item_finished(self, session: str, item: str) -> None:
         """The whole item is in the log: its deltas are of no use any more."""
@@ -191,18 +191,18 @@ class Subscriber:
         if self._incomplete:
             self._incomplete -= {(session, kind, item) for kind in DELTAS}
 
-    def beat(self, one: EncodedFrame) -> None:
-        """Says something if nothing was said since the last time."""
+    def beat(self, frame: EncodedFrame) -> None:
+        """Sends the beat if nothing was sent since the last one."""
         if self.idle and not self._behind:
-            self._write(one)
+            self._write(frame)
         self.idle = True
 
     # --- writing ---
 
-    def _write(self, one: EncodedFrame) -> None:
-        """At once if the connection takes it; else it is behind."""
+    def _write(self, frame: EncodedFrame) -> None:
+        """Sends at once if the connection takes the frame; else the subscriber falls behind."""
         self.idle = False
-        steps = self._send(getattr(one, self._wire)).__await__()
+        steps = self._send(getattr(frame, self._wire)).__await__()
         try:
             waits = next(steps)
         except StopIteration:
@@ -223,15 +223,15 @@ class Subscriber:
                     await rest
                 self._unsent_state, self._knows_snapshot = None, True
             while not self.closed:
-                for key, one in tuple(self._states.items()):
-                    await self._send_frame(one)
-                    if self._states.get(key) is one:  # else a newer one came meanwhile
+                for key, frame in tuple(self._states.items()):
+                    await self._send_frame(frame)
+                    if self._states.get(key) is frame:  # else a newer one came meanwhile
                         del self._states[key]
                 if self._events and not await self._send_next_events():
                     continue
                 if self._pending_deltas:
-                    for _, one in self._pending_deltas.take():
-                        await self._send_frame(one)
+                    for _, frame in self._pending_deltas.take():
+                        await self._send_frame(frame)
                 elif not self._states and not self._remaining:
                     self._behind = self._never_live = False
                     return
@@ -245,37 +245,38 @@ class Subscriber:
             self.drop(0, str(error))
 
     async def _send_next_events(self) -> bool:
-        """The next events after the cursor. Whether there are no more, this very moment."""
+        """Sends the next events after the cursor. Returns whether there are no more at this moment."""
         recent = self._source.recent_after(self.cursor)
         if recent is None:
             if not self._never_live:
                 raise TimeoutError
             upto = self._source.cursor
             async with aclosing(self._source.replay(self.cursor, self._sessions)) as events:
-                async for one in events:
-                    await self._send_frame(one)
-                    self.cursor = one.seq
+                async for frame in events:
+                    await self._send_frame(frame)
+                    self.cursor = frame.seq
             self.cursor = max(self.cursor, upto)
             return False
-        for one in recent:
-            if self._sessions is None or one.session in self._sessions:
-                await self._send_frame(one)
-            self.cursor = one.seq
+        for frame in recent:
+            if self._sessions is None or frame.session in self._sessions:
+                await self._send_frame(frame)
+            self.cursor = frame.seq
         return not recent
 
     async def _send_next_sessions(self, remaining: RemainingSessions) -> None:
-        """The next part, without those whose news waits: it comes after the part, and may be older."""
-        one, position = remaining.next_part(self._states)
-        await self._send_frame(one)
-        remaining.advance(position)  # now: one that was interrupted is taken from the present again
+        """Sends the next part of the sessions, without those with a state that waits: that state is sent after the
+        part, and may be older."""
+        frame, position = remaining.next_part(self._states)
+        await self._send_frame(frame)
+        remaining.advance(position)  # only now: a part whose sending was interrupted is made again from the present
         if not remaining:
             self._remaining = None
         await asyncio.sleep(0)  # the others of this process have a turn
 
-    async def _send_frame(self, one: EncodedFrame) -> None:
+    async def _send_frame(self, frame: EncodedFrame) -> None:
         self.idle = False
         async with asyncio.timeout(STALL_S):
-            await self._send(getattr(one, self._wire))
+            await self._send(getattr(frame, self._wire))
 
 
 class _PendingWrite:

@@ -213,8 +213,8 @@ class _ClientSocket:
         if frame is not None and frame.token and self._hub.auth.device_of(frame.token) is None:
             raise _unauthenticated("unknown or revoked token", "token")
         self._greeted = True
-        one = encode_frame(Welcome(protocol=PROTOCOL, version=__version__, device=self._context.device.id))
-        await self._send(one.message)
+        welcome = encode_frame(Welcome(protocol=PROTOCOL, version=__version__, device=self._context.device.id))
+        await self._send(welcome.message)
 
     async def _subscribe(self, frame: Subscribe) -> None:
         check_subscription(frame)
@@ -239,8 +239,8 @@ class _ClientSocket:
         try:
             return _decode(text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-            found = _FIELD.search(str(error))
-            raise _bad_frame(str(error), found[1] if found else "") from None
+            match = _FIELD.search(str(error))
+            raise _bad_frame(str(error), match[1] if match else "") from None
 
     async def _close(self, closing: StreamClosing) -> None:
         """The last words, as far as the other side still listens."""
@@ -258,14 +258,14 @@ class _ClientSocket:
 
 
 async def start_subscription(hub: "Hub", subscriber: Subscriber, wanted: Subscribe) -> None:
-    """Tells where the client stands, with the present, and follows from there."""
+    """Sends the client its position and the present, and follows the log from there."""
     try:
-        told, cursor = await hub.fanout.locate(wanted.after, wanted.epoch)
+        cursor_state, cursor = await hub.fanout.locate(wanted.after, wanted.epoch)
     except BusError as error:
         raise StreamClosing(CLOSE_TRY_AGAIN, ProblemFrame(code=type(error).__name__, message=error.message)) from None
     # Nothing waits from here on: the snapshot, the cursor and what follows belong together.
     now = hub.fanout.cursor
-    cursor = now if told == "reset" else cursor
+    cursor = now if cursor_state == "reset" else cursor
     subscriber.visible = wanted.visible
     known = wanted.snapshot == "known" and subscriber.knows_snapshot
     remaining, snapshot = None, Snapshot()
@@ -281,9 +281,9 @@ async def start_subscription(hub: "Hub", subscriber: Subscriber, wanted: Subscri
         followed = (
             hub.state.sessions.get(id) for id in wanted.sessions or () if not subscriber.will_tell("session", id)
         )
-        snapshot = Snapshot(sessions=tuple(one for one in followed if one is not None))
+        snapshot = Snapshot(sessions=tuple(session for session in followed if session is not None))
     ready = Ready(
-        state=told,
+        state=cursor_state,
         epoch=hub.fanout.epoch,
         cursor=now,
         snapshot=snapshot,

@@ -38,8 +38,8 @@ class FramedProtocol(WebSocketsSansIOProtocol):
     def mark_authenticated(self) -> None:
         self._authenticated = True
         self.conn.max_message_size = self.config.ws_max_size
-        if found := self._limits:
-            found.discard(self.transport)
+        if limits := self._limits:
+            limits.discard(self.transport)
 
     @property
     def _limits(self) -> UnauthenticatedLimits | None:
@@ -48,12 +48,12 @@ class FramedProtocol(WebSocketsSansIOProtocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.conn.max_message_size = unauthenticated_limits.MAX_FRAME
-        if found := self._limits:
-            found.add(transport, self)
+        if limits := self._limits:
+            limits.add(transport, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if found := self._limits:
-            found.discard(self.transport)
+        if limits := self._limits:
+            limits.discard(self.transport)
         super().connection_lost(exc)
 
     def handle_connect(self, event: Request) -> None:

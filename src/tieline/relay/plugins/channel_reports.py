@@ -73,20 +73,20 @@ def entries(config: Config) -> dict[str, ChannelConfig]:
 def build_report(id: str, slot: ChannelSlot) -> ChannelReport:
     entry = slot.entry
     source = next((f"{name} {value}" for name in ("type", "package", "path") if (value := getattr(entry, name))), "")
-    found = ChannelReport(id=id, state="broken", source=source, problem=slot.problem, hint=slot.hint, field=slot.field)
+    report = ChannelReport(id=id, state="broken", source=source, problem=slot.problem, hint=slot.hint, field=slot.field)
     if slot.starting:
-        return replace(found, state="starting", prefix=slot.starting)
+        return replace(report, state="starting", prefix=slot.starting)
     if slot.loaded is None and slot.untrusted:
-        return replace(found, state="untrusted")
+        return replace(report, state="untrusted")
     if slot.loaded is None:
-        return found if slot.problem or entry.enabled else replace(found, state="disabled")
+        return report if slot.problem or entry.enabled else replace(report, state="disabled")
     channel = slot.loaded.channel
     try:
         status = channel.status()
     except Exception as error:  # it is not our code
         status = ChannelStatus(state="failing", problem=f"status failed: {type(error).__name__}: {error}")
     return replace(
-        found,
+        report,
         state=status.state,
         prefix=channel.subject_prefix,
         name=channel.display_name,

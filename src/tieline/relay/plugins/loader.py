@@ -204,11 +204,11 @@ def _config(entry: ChannelConfig, module: ModuleType, env: Mapping[str, str], so
     try:
         return msgspec.convert(values, schema)
     except msgspec.ValidationError as error:
-        place = ".".join(part for part in ("config", _field_of(str(error))) if part)
-        raise ChannelError(entry.id, str(error).partition(" - at `")[0], source=source, field=place) from None
+        setting = ".".join(part for part in ("config", _field_of(str(error))) if part)
+        raise ChannelError(entry.id, str(error).partition(" - at `")[0], source=source, field=setting) from None
     except UsageError as error:  # its own __post_init__
-        place = f"config.{error.field}" if error.field else "config"
-        raise ChannelError(entry.id, error.message, source=source, field=place, hint=error.hint) from None
+        setting = f"config.{error.field}" if error.field else "config"
+        raise ChannelError(entry.id, error.message, source=source, field=setting, hint=error.hint) from None
 
 
 def _create(entry: ChannelConfig, module: ModuleType, config: Struct, context: ChannelContext, source: str) -> Channel:
@@ -219,8 +219,8 @@ def _create(entry: ChannelConfig, module: ModuleType, config: Struct, context: C
         problem = f"it needs {missing!r}, which is not installed"
         raise ChannelError(entry.id, problem, source=source, hint=_install_hint(missing)) from None
     except UsageError as error:
-        place = f"config.{error.field}" if error.field else "config"
-        raise ChannelError(entry.id, error.message, source=source, field=place, hint=error.hint) from None
+        setting = f"config.{error.field}" if error.field else "config"
+        raise ChannelError(entry.id, error.message, source=source, field=setting, hint=error.hint) from None
     except TielineError as error:
         raise ChannelError(entry.id, error.message, source=source, hint=error.hint) from error
     except Exception as error:
@@ -242,20 +242,20 @@ def _create(entry: ChannelConfig, module: ModuleType, config: Struct, context: C
     return channel
 
 
-def _resolve_secrets(id: str, value: Any, env: Mapping[str, str], source: str, place: str) -> Any:
+def _resolve_secrets(id: str, value: Any, env: Mapping[str, str], source: str, setting: str) -> Any:
     """With the values of `env:NAME` in their places."""
     if isinstance(value, dict):
         items = cast(dict[str, Any], value).items()
-        return {name: _resolve_secrets(id, each, env, source, f"{place}.{name}") for name, each in items}
+        return {name: _resolve_secrets(id, each, env, source, f"{setting}.{name}") for name, each in items}
     if isinstance(value, list | tuple):
-        return [_resolve_secrets(id, each, env, source, place) for each in cast(list[Any], value)]
+        return [_resolve_secrets(id, each, env, source, setting) for each in cast(list[Any], value)]
     if isinstance(value, str) and value.startswith(environment.SECRET):
         name = value.removeprefix(environment.SECRET)
         environment.hold(name)  # also of a configuration that came later than the agents' own
         if name not in env:
             problem = f"the variable {name} is not set"
             hint = "Set it in the environment of the hub, and restart the hub."
-            raise ChannelError(id, problem, source=source, field=place, hint=hint)
+            raise ChannelError(id, problem, source=source, field=setting, hint=hint)
         return env[name]
     return value
 
@@ -263,10 +263,10 @@ def _resolve_secrets(id: str, value: Any, env: Mapping[str, str], source: str, p
 def _field_of(error: str) -> str:
     """The setting that a msgspec error speaks of, as one would write it in TOML."""
     for pattern in (_UNKNOWN_FIELD, _MISSING_FIELD):
-        if found := pattern.search(error):
-            return ".".join(part for part in (found[2], found[1]) if part)
-    found = _AT.search(error)
-    return found[1] if found else ""
+        if match := pattern.search(error):
+            return ".".join(part for part in (match[2], match[1]) if part)
+    match = _AT.search(error)
+    return match[1] if match else ""
 
 
 def _installed() -> dict[str, str]:

@@ -43,12 +43,12 @@ class ChannelSet:
         *,
         watch: bool = True,
         wait: bool = True,
-        told: Callable[[Changes], None] = lambda changes: None,
+        on_change: Callable[[Changes], None] = lambda changes: None,
     ) -> None:
         self._relay = relay
         self._config = config
         self._context = context
-        self._on_change = told
+        self._on_change = on_change
         self._watch = watch
         self._wait = wait
         self._trust = Trust(paths.trusted_file(context.env))
@@ -265,13 +265,13 @@ class ChannelSet:
     # --- watching --------------------------------------------------------------------------------------
 
     def _config_path(self) -> Path | None:
-        place = self._config.source or config_path(self._config.environ)
-        return Path(place) if place else None
+        path = self._config.source or config_path(self._config.environ)
+        return Path(path) if path else None
 
     def _files(self) -> Iterable[Path]:
-        place = self._config_path()
+        config_file = self._config_path()
         local = [local_file(slot.entry, self._config.source) for slot in self._slots.values() if slot.entry.path]
-        return ([place] if place else []) + local
+        return ([config_file] if config_file else []) + local
 
     async def _watch_files(self) -> None:
         first = True

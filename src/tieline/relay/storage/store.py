@@ -112,8 +112,8 @@ class RelayStore:
             self._bus.read(f"{MESSAGE_LOG}.{receipt.subject}", after=receipt.seq - 1, follow=False)
         ) as records:
             async for record in records:
-                found = decode_envelope(record.data)
-                return found if found.id == receipt.id else None
+                envelope = decode_envelope(record.data)
+                return envelope if envelope.id == receipt.id else None
         return None
 
     async def messages_to(
@@ -121,16 +121,16 @@ class RelayStore:
     ) -> list[tuple[Envelope, int]]:
         """The newest messages to an address with their places in the log, newest first: those before a place, of one
         sender. The places tell what came after what; the id of an answer begins with the time of its question."""
-        found: list[tuple[Envelope, int]] = []
+        messages: list[tuple[Envelope, int]] = []
         async with aclosing(self._bus.read(f"{MESSAGE_LOG}.{subject}", follow=False)) as records:
             async for record in records:
                 envelope = decode_envelope(record.data)
                 if (before and record.seq >= before) or (sender and envelope.sender != sender):
                     continue
-                found.append((envelope, record.seq))
-                if len(found) > 2 * limit:
-                    del found[:limit]
-        return found[-limit:][::-1]
+                messages.append((envelope, record.seq))
+                if len(messages) > 2 * limit:
+                    del messages[:limit]
+        return messages[-limit:][::-1]
 
     def records_after(self, cursor: int) -> AsyncGenerator[Record, None]:
         return self._bus.read(f"{MESSAGE_LOG}.>", after=cursor, follow=False)
@@ -156,13 +156,13 @@ class RelayStore:
         return decode_receipt(entry.value) if entry else None
 
     async def receipts(self, ids: Iterable[str]) -> dict[str, MessageReceipt]:
-        found: dict[str, MessageReceipt] = {}
+        receipts: dict[str, MessageReceipt] = {}
         wanted = list(ids)
         for start in range(0, len(wanted), MAX_PARALLEL_READS):
             for receipt in await asyncio.gather(*map(self.receipt, wanted[start : start + MAX_PARALLEL_READS])):
                 if receipt is not None:
-                    found[receipt.id] = receipt
-        return found
+                    receipts[receipt.id] = receipt
+        return receipts
 
     async def newest_ids(self, limit: int) -> list[str]:
         """Ids begin with their time."""
