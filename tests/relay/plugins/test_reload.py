@@ -89,7 +89,7 @@ async def following(path: Path, setting: Setting | None = None) -> AsyncGenerato
     config = configuration.load(environ=setting.env)
     async with open_bus(f"sqlite://{path}/bus.db") as bus, Relay(bus, config, settings=QUICK) as relay:
         around = ChannelContext(env=setting.env)
-        async with ChannelSet(relay, config, around, told=setting.heard.put_nowait) as channels:
+        async with ChannelSet(relay, config, around, on_change=setting.heard.put_nowait) as channels:
             setting.channels, setting.relay = channels, relay
             yield setting
 

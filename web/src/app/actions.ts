@@ -42,15 +42,15 @@ function moveInList(by: 1 | -1): void {
 
 /** Those of the open session first, then the oldest. */
 const pendingAsks = () => {
-  const all = visibleAsks.value.filter((one) => one.status === 'pending')
+  const all = visibleAsks.value.filter((record) => record.status === 'pending')
   const here = openSession()
-  return [...all.filter((one) => one.session === here), ...all.filter((one) => one.session !== here)]
+  return [...all.filter((record) => record.session === here), ...all.filter((record) => record.session !== here)]
 }
 
 function nextDecision(): void {
   const all = pendingAsks()
   const focused = (document.activeElement as HTMLElement | null)?.closest<HTMLElement>('.ask')?.dataset.ask
-  const next = all[(all.findIndex((one) => one.id === focused) + 1) % all.length]
+  const next = all[(all.findIndex((record) => record.id === focused) + 1) % all.length]
   if (next) goToAsk(next.session, next.id)
 }
 
@@ -122,10 +122,10 @@ export function onKey(event: KeyboardEvent): void {
   const button = askButton(target, event.key)
   const keys = begun && event.timeStamp - begunAt < SEQUENCE_MS ? `${begun} ${event.key}` : event.key
   begun = ''
-  const action = ACTIONS.find((one) => one.keys === keys && (one.possible?.() ?? true))
+  const action = ACTIONS.find((candidate) => candidate.keys === keys && (candidate.possible?.() ?? true))
   if (button) button.click()
   else if (action) action.run()
-  else if (ACTIONS.some((one) => one.keys?.startsWith(`${keys} `))) {
+  else if (ACTIONS.some((candidate) => candidate.keys?.startsWith(`${keys} `))) {
     begun = keys
     begunAt = event.timeStamp
     return

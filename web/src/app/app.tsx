@@ -49,12 +49,12 @@ const LINKS: readonly (readonly [string, string, string, readonly Route['page'][
 ]
 
 const loading = <Pane><p class="loading" role="status">Loading …</p></Pane>
-const SearchPage = lazy(() => import('../search/search-page').then((one) => one.SearchPage), loading)
-const UsagePage = lazy(() => import('../usage/usage-page').then((one) => one.UsagePage), loading)
-const ScheduleList = lazy(() => import('../schedules/schedule-list').then((one) => one.ScheduleList), loading)
-const SchedulePage = lazy(() => import('../schedules/schedule-page').then((one) => one.SchedulePage), loading)
-const CommandPalette = lazy(() => import('./overlays').then((one) => one.CommandPalette))
-const KeyList = lazy(() => import('./overlays').then((one) => one.KeyList))
+const SearchPage = lazy(() => import('../search/search-page').then((module) => module.SearchPage), loading)
+const UsagePage = lazy(() => import('../usage/usage-page').then((module) => module.UsagePage), loading)
+const ScheduleList = lazy(() => import('../schedules/schedule-list').then((module) => module.ScheduleList), loading)
+const SchedulePage = lazy(() => import('../schedules/schedule-page').then((module) => module.SchedulePage), loading)
+const CommandPalette = lazy(() => import('./overlays').then((module) => module.CommandPalette))
+const KeyList = lazy(() => import('./overlays').then((module) => module.KeyList))
 
 function Navigation() {
   const waiting: Readonly<Record<string, number>> = { '/': asks.value.size, '/teams': waitingTeams.value.length }

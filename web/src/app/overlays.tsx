@@ -39,7 +39,7 @@ function matching(all: readonly Entry[], typed: string): readonly Entry[] {
     const own = rank(`${entry.name} ${entry.more}`, typed)
     return own === undefined ? [] : [{ entry, own }]
   })
-  return ranked.sort((one, other) => one.own - other.own).slice(0, MAX_SHOWN).map((one) => one.entry)
+  return ranked.sort((match, other) => match.own - other.own).slice(0, MAX_SHOWN).map((match) => match.entry)
 }
 
 const close = () => (overlay.value = '')
@@ -88,13 +88,13 @@ export function CommandPalette() {
 }
 
 function entries(): readonly Entry[] {
-  const actions = ACTIONS.filter((one) => one.possible?.() ?? true).map((one, index) => ({ id: `a${index}`, name: one.name, more: one.group === 'Go to' ? 'go to' : '', icon: one.icon, keys: one.keys, run: one.run }))
-  const own = sessionsByActivity.value.filter((one) => !one.archived)
+  const actions = ACTIONS.filter((action) => action.possible?.() ?? true).map((action, index) => ({ id: `a${index}`, name: action.name, more: action.group === 'Go to' ? 'go to' : '', icon: action.icon, keys: action.keys, run: action.run }))
+  const own = sessionsByActivity.value.filter((session) => !session.archived)
   return [
     ...actions,
-    ...own.map((one, index) => {
-      const node = nodes.value.get(one.node)
-      return { id: `s${index}`, name: sessionTitle(one), more: visibleLine([STATE_LABELS[sessionState(one, node)], agentName(one.agent), node?.name || one.node, one.branch].filter(Boolean).join(' · ')), icon: 'sessions', run: () => navigate(sessionUrl(one.id)) }
+    ...own.map((session, index) => {
+      const node = nodes.value.get(session.node)
+      return { id: `s${index}`, name: sessionTitle(session), more: visibleLine([STATE_LABELS[sessionState(session, node)], agentName(session.agent), node?.name || session.node, session.branch].filter(Boolean).join(' · ')), icon: 'sessions', run: () => navigate(sessionUrl(session.id)) }
     }),
   ]
 }
@@ -124,7 +124,7 @@ export function KeyList() {
         {groups.map((group) => (
           <section key={group} aria-label={group}>
             <h3>{group}</h3>
-            <dl>{ACTIONS.filter((one) => one.group === group && one.keys).map((one) => <div key={one.name}><dt><Keys of={one.keys!} /></dt><dd>{one.name}</dd></div>)}</dl>
+            <dl>{ACTIONS.filter((action) => action.group === group && action.keys).map((action) => <div key={action.name}><dt><Keys of={action.keys!} /></dt><dd>{action.name}</dd></div>)}</dl>
           </section>
         ))}
         <section aria-label="Elsewhere">

@@ -14,7 +14,7 @@ import { isLong, partsOf, AskParts } from './ask-parts'
 import { danger } from './danger'
 import { decide, decisionFor, type SentDecision } from './decisions'
 
-const RuleSheet = lazy(() => import('../rules/rule-sheet').then((one) => one.RuleSheet))
+const RuleSheet = lazy(() => import('../rules/rule-sheet').then((module) => module.RuleSheet))
 
 const STEPS = ['sent', 'received', 'applied'] as const
 const STEP_LABELS = { sent: 'sent', received: 'received by the machine', applied: 'applied by the agent' }
@@ -170,7 +170,7 @@ function DecisionButtons({ record, hold, showAll }: { record: P.AskRecord; hold:
         <label class="remember">
           <span class="sr">How long to remember</span>
           <select value={remember} onChange={(event) => setRemember(event.currentTarget.value as typeof remember)}>
-            {[...offered].map((one) => <option key={one} value={one}>{rememberLabel(ask, one)}</option>)}
+            {[...offered].map((choice) => <option key={choice} value={choice}>{rememberLabel(ask, choice)}</option>)}
           </select>
         </label>
       )}
@@ -212,7 +212,7 @@ function Questions({ record }: { record: P.AskRecord }) {
                   onClick={() => {
                     if (single) { submit({ [question.id]: [choice.label] }); return }
                     const before = question.many ? (chosen[question.id] ?? []) : []
-                    setChosen({ ...chosen, [question.id]: on ? before.filter((one) => one !== choice.label) : [...before, choice.label] })
+                    setChosen({ ...chosen, [question.id]: on ? before.filter((label) => label !== choice.label) : [...before, choice.label] })
                   }}
                 >
                   <span>{visible(choice.label)}</span>

@@ -28,7 +28,7 @@ export function partsOf(ask: P.Ask, parts: readonly P.Part[] = []): readonly P.P
 function toText(value: unknown): string {
   if (typeof value === 'string') return value
   if (value === undefined || value === null || (typeof value === 'object' && !Object.keys(value).length)) return ''
-  return Array.isArray(value) && value.every((one) => typeof one === 'string') ? value.join('\n') : JSON.stringify(value, null, 2)
+  return Array.isArray(value) && value.every((entry) => typeof entry === 'string') ? value.join('\n') : JSON.stringify(value, null, 2)
 }
 
 export const MANY_LINES = 60

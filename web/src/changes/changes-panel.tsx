@@ -41,11 +41,11 @@ export function ChangesPanel({ session }: { session: P.SessionRecord }) {
   const [box, width] = useWidth()
   const moments = [session.id, session.turns, session.status, round]
   const [comments, setComments] = useState(0) // that are being written
-  const found = { diff: useFetched(() => get<P.DiffText>(`${base}/diff${since === 'commit' ? '?since=commit' : ''}`), [...moments, since]), tree: useFetched(() => get<P.WorkingTree>(`${base}/changes`), moments) }
-  const held = useRef(found)
-  if (!comments) held.current = found // else the line that is commented on would become another
+  const fetched = { diff: useFetched(() => get<P.DiffText>(`${base}/diff${since === 'commit' ? '?since=commit' : ''}`), [...moments, since]), tree: useFetched(() => get<P.WorkingTree>(`${base}/changes`), moments) }
+  const held = useRef(fetched)
+  if (!comments) held.current = fetched // else the line that is commented on would become another
   const { diff, tree } = held.current
-  const newer = comments > 0 && found.diff.value?.diff !== diff.value?.diff
+  const newer = comments > 0 && fetched.diff.value?.diff !== diff.value?.diff
   const ready = !!diff.value && (!!tree.value || !!tree.problem) // together: what came later would push the lines away under a finger
   const repository = tree.value?.top ? tree.value : undefined
   const files = useMemo(() => parseDiff(diff.value?.diff ?? ''), [diff.value])
@@ -55,10 +55,10 @@ export function ChangesPanel({ session }: { session: P.SessionRecord }) {
 
   const change = async (what: string, action: string, body: Readonly<Record<string, unknown>>): Promise<P.ChangeOutcome | undefined> => {
     try {
-      const told = await trackCommand<P.ChangeOutcome>(what, session.id, request('POST', `${base}/changes/${action}`, body), '', { action, body })
+      const result = await trackCommand<P.ChangeOutcome>(what, session.id, request('POST', `${base}/changes/${action}`, body), '', { action, body })
       setProblem('')
-      if (told && !told.plan) { setOutcome(told); setRound((before) => before + 1) }
-      return told
+      if (result && !result.plan) { setOutcome(result); setRound((before) => before + 1) }
+      return result
     } catch (error) {
       setProblem(errorMessage(error))
       setRound((before) => before + 1)
@@ -66,16 +66,16 @@ export function ChangesPanel({ session }: { session: P.SessionRecord }) {
     }
   }
   const ask = async (action: Dangerous, body: Readonly<Record<string, unknown>>, changed = false) => {
-    const told = await change(VERBS[action], action, body)
-    setStep(told?.plan ? { action, body, plan: told.plan, changed, problem: '' } : undefined)
-    if (told?.plan) setProposing(false)
+    const result = await change(VERBS[action], action, body)
+    setStep(result?.plan ? { action, body, plan: result.plan, changed, problem: '' } : undefined)
+    if (result?.plan) setProposing(false)
   }
   const confirm = async ({ action, body, plan }: Step) => {
     try {
-      const told = await trackCommand<P.ChangeOutcome>(VERBS[action], session.id, request('POST', `${base}/changes/${action}`, { ...body, digest: plan.digest }), '', { action, body })
+      const result = await trackCommand<P.ChangeOutcome>(VERBS[action], session.id, request('POST', `${base}/changes/${action}`, { ...body, digest: plan.digest }), '', { action, body })
       setStep(undefined)
       setProblem('')
-      if (told) setOutcome(told)
+      if (result) setOutcome(result)
       setRound((before) => before + 1)
     } catch (error) {
       if (error instanceof ApiError && error.problem.code === 'PlanChanged') await ask(action, body, true)

@@ -8,18 +8,18 @@ export function fileTree<T extends { readonly path: string }>(all: readonly T[])
   const root: Builder<T> = { folders: new Map(), files: [] }
   for (const file of all) {
     const parts = file.path.replace(/\/$/, '').split('/')
-    let place = root
+    let folder = root
     for (const part of parts.slice(0, -1)) {
-      let next = place.folders.get(part)
-      if (!next) place.folders.set(part, next = { folders: new Map(), files: [] })
-      place = next
+      let next = folder.folders.get(part)
+      if (!next) folder.folders.set(part, next = { folders: new Map(), files: [] })
+      folder = next
     }
-    place.files.push({ name: parts.at(-1) || file.path, path: file.path, file })
+    folder.files.push({ name: parts.at(-1) || file.path, path: file.path, file })
   }
   return build('', '', root)
 }
 
-const byName = (one: { name: string }, other: { name: string }) => (one.name < other.name ? -1 : one.name > other.name ? 1 : 0)
+const byName = (entry: { name: string }, other: { name: string }) => (entry.name < other.name ? -1 : entry.name > other.name ? 1 : 0)
 
 function build<T>(name: string, path: string, from: Builder<T>): TreeFolder<T> {
   const [only] = from.folders

@@ -58,7 +58,7 @@ export function ConnectionBar({ session }: { session?: P.SessionRecord }) {
   const hub = hubHop()
   const node = session && nodes.value.get(session.node)
   const legs = session ? [hub, nodeHop(node, session.node), agentHop(session, node)] : [hub]
-  const offlineNodes = session ? [] : [...nodes.value.values()].filter((one) => !one.online)
+  const offlineNodes = session ? [] : [...nodes.value.values()].filter((machine) => !machine.online)
   const offline = offlineNodes.length > 0 && hub.health === 'good' ? `${offlineNodes.map((node) => node.name || node.id).join(', ')} offline` : ''
   const worst = legs.find((leg) => leg.health === 'bad') ?? legs.find((leg) => leg.health === 'busy' && leg.name === 'hub')
   return (

@@ -89,7 +89,7 @@ export function parseDiff(text: string): FileDiff[] {
     }
     if (inside) { inside.lines.push({ kind: 'note', text: line, before: 0, after: 0 }); continue }
     const next = named(index)
-    if (!file || (next && (hunk || file.heads.some((one) => one.startsWith('--- '))))) begin()
+    if (!file || (next && (hunk || file.heads.some((headLine) => headLine.startsWith('--- '))))) begin()
     file!.heads.push(line)
     if (next) file!.from = filePath(line.slice(4))
     else if (line.startsWith('+++ ') && index > 0 && named(index - 1)) file!.to = filePath(line.slice(4))

@@ -31,12 +31,12 @@ const IN_TEXT = new RegExp(String.raw`(?<![\w/.:@-])${IN_FOLDER}(?::\d{1,7})?(?!
 
 /** A text that is nothing but a path, such as `src/a.py:12`. */
 export function parsePath(text: string): FilePlace | undefined {
-  const found = text.length <= 300 && !text.includes('//') ? WHOLE.exec(text) : null
-  return found ? { path: text.replace(/(?::\d+){1,2}$/, ''), line: Number(found[1] ?? 0) } : undefined
+  const match = text.length <= 300 && !text.includes('//') ? WHOLE.exec(text) : null
+  return match ? { path: text.replace(/(?::\d+){1,2}$/, ''), line: Number(match[1] ?? 0) } : undefined
 }
 
 /** The paths in a sentence: those with a folder, so that `e.g.` is none. */
-export const pathsIn = (text: string): readonly { readonly at: number; readonly text: string }[] => [...text.matchAll(IN_TEXT)].map((found) => ({ at: found.index, text: found[0] }))
+export const pathsIn = (text: string): readonly { readonly at: number; readonly text: string }[] => [...text.matchAll(IN_TEXT)].map((match) => ({ at: match.index, text: match[0] }))
 
 export const isImagePath = (path: string): boolean => /\.(?:png|jpe?g|gif|webp)$/i.test(path)
 

@@ -19,7 +19,7 @@ export function MemberPage({ id }: { id: string }) {
   const member = usePolled(() => get<P.MemberView>(path), [id])
   const thread = usePolled(() => get<P.PeerMessage[]>(`${path}/messages?limit=100`), [id])
   const messages = [...(thread.value ?? [])].reverse()
-  const unread = messages.filter((one) => one.to === 'owner' && (one.state ?? 'stored') === 'stored').map((one) => one.id)
+  const unread = messages.filter((message) => message.to === 'owner' && (message.state ?? 'stored') === 'stored').map((message) => message.id)
   useEffect(() => {
     // Shown is read: the sender's receipt says `seen`.
     if (unread.length && document.visibilityState === 'visible') void post(`inboxes/${OWNER}/read`, { ids: unread } satisfies P.InboxRead).then(thread.reload, () => undefined)
@@ -34,11 +34,11 @@ export function MemberPage({ id }: { id: string }) {
       setProblem(errorMessage(error))
     }
   }
-  const found = member.value
+  const view = member.value
   return (
-    <MessagesLayout at="members" title={found ? memberName(found) : 'Member'} actions={found && <Presence of={found} />}>
+    <MessagesLayout at="members" title={view ? memberName(view) : 'Member'} actions={view && <Presence of={view} />}>
       <Problem text={member.problem || thread.problem} />
-      {found && <div class="letters">{memberSummary(found) && <p>{memberSummary(found)}</p>}<p class="faint small-text">{memberPlace(found)}</p></div>}
+      {view && <div class="letters">{memberSummary(view) && <p>{memberSummary(view)}</p>}<p class="faint small-text">{memberPlace(view)}</p></div>}
       <div class="letters" role="log" aria-label="Messages">
         {thread.value && !messages.length && <p class="faint">You have not written to each other yet.</p>}
         {messages.map((message) => (
@@ -48,10 +48,10 @@ export function MemberPage({ id }: { id: string }) {
           </article>
         ))}
       </div>
-      {found && (
+      {view && (
         <form class="letters" onSubmit={(event) => { event.preventDefault(); void send() }}>
-          <label>To {memberName(found)}<textarea rows={3} value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
-          {found.ended && <p class="faint small-text">Its session is over. It gets the message when the session is resumed.</p>}
+          <label>To {memberName(view)}<textarea rows={3} value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
+          {view.ended && <p class="faint small-text">Its session is over. It gets the message when the session is resumed.</p>}
           <Problem text={problem} />
           <button type="submit" class="primary" disabled={!text.trim()}>Send</button>
         </form>

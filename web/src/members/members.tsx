@@ -14,7 +14,7 @@ export const memberUrl = (member: P.MemberView): string => `/members/${encodeURI
 export function Members() {
   const [query, setQuery] = useState('')
   const { value, problem } = usePolled(() => get<P.MemberView[]>(`members?ended=true&q=${encodeURIComponent(query.trim())}`), [query])
-  const members = (value ?? []).filter((one) => one.address !== OWNER)
+  const members = (value ?? []).filter((member) => member.address !== OWNER)
   return (
     <MessagesLayout at="members" title="Members">
       <Problem text={problem} />

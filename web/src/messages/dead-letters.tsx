@@ -11,10 +11,10 @@ export function DeadLetters() {
   const [problem, setProblem] = useState('')
   const polled = usePolled(() => get<P.DeadLetter[]>('dead'), [])
   const call = (what: Promise<unknown>) => void what.then(() => polled.reload(), (error: unknown) => setProblem(errorMessage(error)))
-  const retry = (ids: readonly string[]) => call(post<P.DeadOutcome[]>('dead/retry', { ids } satisfies P.DeadSelection).then((outcomes) => setProblem(outcomes.filter((one) => !one.done).map((one) => one.problem).join(' '))))
+  const retry = (ids: readonly string[]) => call(post<P.DeadOutcome[]>('dead/retry', { ids } satisfies P.DeadSelection).then((outcomes) => setProblem(outcomes.filter((outcome) => !outcome.done).map((outcome) => outcome.problem).join(' '))))
   const letters = polled.value ?? []
   return (
-    <MessagesLayout at="dead" title="Dead letters" actions={letters.length > 1 && <button type="button" class="small" onClick={() => retry(letters.map((one) => one.envelope.id))}>Send all again</button>}>
+    <MessagesLayout at="dead" title="Dead letters" actions={letters.length > 1 && <button type="button" class="small" onClick={() => retry(letters.map((letter) => letter.envelope.id))}>Send all again</button>}>
       <Problem text={problem || polled.problem} />
       {polled.value && !letters.length && <Empty icon="inbox" title="No dead letters"><p>Messages that cannot be delivered are stored here with the reason, and can be sent again.</p></Empty>}
       <ul class="letters">

@@ -23,7 +23,7 @@ export function MessagesLayout(props: { at: (typeof TABS)[number][0]; title: str
     tabs.current!.scrollLeft = shown.offsetLeft + shown.offsetWidth / 2 - tabs.current!.clientWidth / 2 // on a phone not all fit
   }, [props.at])
   useEffect(() => {
-    get<P.MemberView[]>('members?kind=agent&ended=true').then((all) => { memberNames.value = new Map(all.map((one) => [one.address, one.name])) }, () => undefined)
+    get<P.MemberView[]>('members?kind=agent&ended=true').then((all) => { memberNames.value = new Map(all.map((member) => [member.address, member.name])) }, () => undefined)
   }, [])
   return (
     <Pane>

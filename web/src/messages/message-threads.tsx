@@ -40,8 +40,8 @@ function NewMessage({ onClose }: { onClose: () => void }) {
   const [problem, setProblem] = useState('')
   const [sendRequest] = useState(() => new IdempotentRequest())
   const inboxes = usePolled(() => get<P.InboxView[]>('inboxes'), [])
-  const all = [...sessions.value.values()].filter((one) => !one.archived)
-  const known = [...all.map((one) => `relay.agent.${one.id}`), ...(inboxes.value ?? []).map((one) => one.subject).filter((one) => one !== OWNER)]
+  const all = [...sessions.value.values()].filter((session) => !session.archived)
+  const known = [...all.map((session) => `relay.agent.${session.id}`), ...(inboxes.value ?? []).map((inbox) => inbox.subject).filter((address) => address !== OWNER)]
   const send = async () => {
     try {
       const { value: message } = await sendRequest.send<P.MessageView>('POST', 'messages', { to, text, no_reply: !reply } satisfies P.NewMessage)
@@ -58,12 +58,12 @@ function NewMessage({ onClose }: { onClose: () => void }) {
         <label>To
           <input type="text" value={to} list="addresses" placeholder="relay.agent.… or another address" autocapitalize="off" autocomplete="off" spellcheck={false} onInput={(event) => setTo(event.currentTarget.value)} />
         </label>
-        <datalist id="addresses">{[...new Set(known)].map((one) => <option key={one} value={one}>{addressLabel(one)}</option>)}</datalist>
+        <datalist id="addresses">{[...new Set(known)].map((address) => <option key={address} value={address}>{addressLabel(address)}</option>)}</datalist>
         {all.length > 0 && (
           <div class="recents" role="group" aria-label="Sessions">
-            {all.sort((one, other) => other.active_at - one.active_at).slice(0, 6).map((one) => {
-              const address = `relay.agent.${one.id}`
-              return <button key={one.id} type="button" class={to === address ? 'small on' : 'small'} onClick={() => setTo(address)}>{addressLabel(address)}</button>
+            {all.sort((session, other) => other.active_at - session.active_at).slice(0, 6).map((session) => {
+              const address = `relay.agent.${session.id}`
+              return <button key={session.id} type="button" class={to === address ? 'small on' : 'small'} onClick={() => setTo(address)}>{addressLabel(address)}</button>
             })}
           </div>
         )}
@@ -84,7 +84,7 @@ export function MessageThread({ id, at = '' }: { id: string; at?: string }) {
   const polled = usePolled(() => get<P.TraceView>(`messages/${encodeURIComponent(id)}/trace`), [id])
   const messages = polled.value?.messages ?? []
   const last = messages.at(-1)
-  const theirs = [...messages].reverse().find((one) => one.receipt.sender !== OWNER)
+  const theirs = [...messages].reverse().find((message) => message.receipt.sender !== OWNER)
   const to = theirs ? theirs.envelope?.reply_to || theirs.receipt.sender : last?.receipt.subject
   const send = async () => {
     try {

@@ -45,7 +45,7 @@ export const testPush = () => post<P.PushTest>('push/test')
 
 function decodeBase64Url(text: string): Uint8Array<ArrayBuffer> {
   const plain = atob(text.replace(/-/g, '+').replace(/_/g, '/').padEnd(Math.ceil(text.length / 4) * 4, '='))
-  return Uint8Array.from(plain, (one) => one.charCodeAt(0))
+  return Uint8Array.from(plain, (character) => character.charCodeAt(0))
 }
 
 /** Closes the notification of a decided ask. The service worker does it, because it knows when it is safe. */

@@ -15,8 +15,8 @@ export function Preview({ of }: { of: P.RulePreview }) {
         <details>
           <summary>Which</summary>
           <ul>
-            {of.asks.map((one) => (
-              <li key={one.ask}><code>{visibleLine(one.text)}</code><small class="faint block">{ago(one.at, now.value)} · {DECIDED[one.decision]}{one.by && ` by ${visibleLine(one.by)}`}</small></li>
+            {of.asks.map((ask) => (
+              <li key={ask.ask}><code>{visibleLine(ask.text)}</code><small class="faint block">{ago(ask.at, now.value)} · {DECIDED[ask.decision]}{ask.by && ` by ${visibleLine(ask.by)}`}</small></li>
             ))}
           </ul>
         </details>

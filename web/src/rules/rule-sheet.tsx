@@ -26,7 +26,7 @@ export function RuleSheet({ record, onClose }: { record: P.AskRecord; onClose: (
     if (!rule) return
     let live = true
     setPreview(undefined)
-    post<P.RulePreview>('rules/preview', rule).then((found) => { if (live) { setPreview(found); setFailed('') } }, (error: unknown) => { if (live) setFailed(errorMessage(error)) })
+    post<P.RulePreview>('rules/preview', rule).then((fetched) => { if (live) { setPreview(fetched); setFailed('') } }, (error: unknown) => { if (live) setFailed(errorMessage(error)) })
     return () => { live = false }
   }, [choices, chosen, everywhere])
   const save = () => {
@@ -53,8 +53,8 @@ export function RuleSheet({ record, onClose }: { record: P.AskRecord; onClose: (
         <>
           <fieldset class="rule-choices">
             <legend>From now on allow</legend>
-            {choices.map((one, index) => (
-              <label key={one.label} class="option"><input type="radio" name="rule" checked={index === chosen} onChange={() => setChosen(index)} /> <span><RuleText text={one.label} pattern={one.rule.pattern} /></span></label>
+            {choices.map((option, index) => (
+              <label key={option.label} class="option"><input type="radio" name="rule" checked={index === chosen} onChange={() => setChosen(index)} /> <span><RuleText text={option.label} pattern={option.rule.pattern} /></span></label>
             ))}
           </fieldset>
           <fieldset class="rule-choices">

@@ -31,15 +31,15 @@ export function ScheduleForm(props: { schedule?: P.ScheduleView; onClose: () => 
   const [prompt, setPrompt] = useState(known?.prompt ?? '')
   const [name, setName] = useState(known?.name ?? '')
   const [nodeId, setNode] = useState('')
-  const node = nodes.value.get(nodeId) ?? machines.find((one) => one.local) ?? machines[0]
-  const agents = (node?.agents ?? []).filter((one) => one.ready)
+  const node = nodes.value.get(nodeId) ?? machines.find((machine) => machine.local) ?? machines[0]
+  const agents = (node?.agents ?? []).filter((candidate) => candidate.ready)
   const [agent, setAgent] = useState('')
   const recent = useMemo(() => recentDirectories(node?.id ?? ''), [node?.id])
   const [typedCwd, setCwd] = useState<string | undefined>(undefined)
   const cwd = typedCwd ?? recent[0] ?? node?.home ?? ''
   const hadWorktree = !!known && (known.worktree || !!known.branch)
   const [worktree, setWorktree] = useState(hadWorktree)
-  const chosen = known ? nodes.value.get(known.node)?.agents?.find((one) => one.name === (known.agent || nodes.value.get(known.node)?.default_agent)) : agents.find((one) => one.name === (agent || node?.default_agent)) ?? agents[0]
+  const chosen = known ? nodes.value.get(known.node)?.agents?.find((candidate) => candidate.name === (known.agent || nodes.value.get(known.node)?.default_agent)) : agents.find((candidate) => candidate.name === (agent || node?.default_agent)) ?? agents[0]
   const [model, setModel] = useState(known?.model ?? '')
   const [typedEffort, setEffort] = useState(known?.effort ?? '')
   const efforts = effortsOf(chosen, model)
@@ -90,22 +90,22 @@ export function ScheduleForm(props: { schedule?: P.ScheduleView; onClose: () => 
                 <input type="text" class="mono" value={cron} maxLength={200} autocapitalize="off" autocomplete="off" spellcheck={false} aria-describedby="cron-help" onInput={(event) => setCron(event.currentTarget.value)} />
               </label>
               <p class="faint small-text" id="cron-help">Minute, hour, day of the month, month, weekday; or <code>@daily</code> and the like.</p>
-              <div class="recents" role="group" aria-label="Usual times">{SUGGESTIONS.map((one) => <button key={one} type="button" class={one === cron.trim() ? 'small on' : 'small'} onClick={() => setCron(one)}>{cronText(one)}</button>)}</div>
+              <div class="recents" role="group" aria-label="Usual times">{SUGGESTIONS.map((suggestion) => <button key={suggestion} type="button" class={suggestion === cron.trim() ? 'small on' : 'small'} onClick={() => setCron(suggestion)}>{cronText(suggestion)}</button>)}</div>
             </>
           ) : <label class="field">Time<input type="datetime-local" value={once} onInput={(event) => setOnce(event.currentTarget.value)} /></label>}
           <label class="field">Time zone
             <input type="text" value={zone} list="zones" maxLength={200} autocapitalize="off" autocomplete="off" spellcheck={false} onInput={(event) => setZone(event.currentTarget.value)} />
           </label>
-          <datalist id="zones">{zones.map((one) => <option key={one} value={one} />)}</datalist>
+          <datalist id="zones">{zones.map((zoneName) => <option key={zoneName} value={zoneName} />)}</datalist>
           <NextTimes times={times} zone={zone.trim()} />
         </fieldset>
         {!known && (
           <fieldset class="pairs">
             <legend>Where</legend>
-            {machines.length > 1 && <label>Machine<select value={node?.id} onChange={(event) => { setNode(event.currentTarget.value); setCwd(undefined) }}>{machines.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}</select></label>}
-            <label>Agent<select value={agent || node?.default_agent || agents[0]?.name} onChange={(event) => { setAgent(event.currentTarget.value); setModel(''); setEffort('') }}>{agents.map((one) => <option key={one.name} value={one.name}>{agentName(one.name)}</option>)}</select></label>
+            {machines.length > 1 && <label>Machine<select value={node?.id} onChange={(event) => { setNode(event.currentTarget.value); setCwd(undefined) }}>{machines.map((machine) => <option key={machine.id} value={machine.id}>{machine.name || machine.id}</option>)}</select></label>}
+            <label>Agent<select value={agent || node?.default_agent || agents[0]?.name} onChange={(event) => { setAgent(event.currentTarget.value); setModel(''); setEffort('') }}>{agents.map((candidate) => <option key={candidate.name} value={candidate.name}>{agentName(candidate.name)}</option>)}</select></label>
             <label>Directory<input type="text" class="mono" value={cwd} list="schedule-directories" autocapitalize="off" autocomplete="off" spellcheck={false} onInput={(event) => setCwd(event.currentTarget.value)} /></label>
-            <datalist id="schedule-directories">{recent.map((one) => <option key={one} value={one} />)}</datalist>
+            <datalist id="schedule-directories">{recent.map((directory) => <option key={directory} value={directory} />)}</datalist>
           </fieldset>
         )}
         <label class="option"><input type="checkbox" checked={worktree} onChange={(event) => setWorktree(event.currentTarget.checked)} /> <span>Each run in a git worktree of its own</span></label>
@@ -115,9 +115,9 @@ export function ScheduleForm(props: { schedule?: P.ScheduleView; onClose: () => 
           <legend>Rules</legend>
           <label>Policy
             <select value={policy} onChange={(event) => setPolicy(event.currentTarget.value)}>
-              {known && <option value="">As it is</option>}{POLICIES.map((one) => <option key={one.name} value={one.name}>{one.title}</option>)}
+              {known && <option value="">As it is</option>}{POLICIES.map((preset) => <option key={preset.name} value={preset.name}>{preset.title}</option>)}
             </select>
-            {POLICIES.filter((one) => one.name === policy).map((one) => <small key={one.name} class="faint">It {one.description}.</small>)}
+            {POLICIES.filter((preset) => preset.name === policy).map((preset) => <small key={preset.name} class="faint">It {preset.description}.</small>)}
           </label>
           <label>While the run before goes on
             <select value={overlap} onChange={(event) => setOverlap(event.currentTarget.value as typeof overlap)}><option value="skip">Skip</option><option value="queue">Run afterwards</option></select>

@@ -39,7 +39,7 @@ function useSearch(wanted: Wanted) {
 
 export function SearchPage() {
   const [wanted, setWanted] = useState(() => parseWanted(location.search))
-  const found = useSearch(wanted)
+  const search = useSearch(wanted)
   const field = useRef<HTMLInputElement>(null)
   const box = useRef<HTMLDivElement>(null)
   const set = (change: Partial<Wanted>) => {
@@ -57,8 +57,8 @@ export function SearchPage() {
     event.preventDefault()
     next.focus()
   }
-  const agents = [...new Set([...sessions.value.values()].map((one) => one.agent))].sort()
-  const projects = [...new Set([...sessions.value.values()].map((one) => baseName(one.cwd)))].sort()
+  const agents = [...new Set([...sessions.value.values()].map((session) => session.agent))].sort()
+  const projects = [...new Set([...sessions.value.values()].map((session) => baseName(session.cwd)))].sort()
   const filtered = !!(wanted.kind || wanted.agent || wanted.project || wanted.days)
   return (
     <Pane label="Search">
@@ -85,20 +85,20 @@ export function SearchPage() {
             <datalist id="search-projects">{projects.map((name) => <option key={name} value={name} />)}</datalist>
           </div>
         </form>
-        <Results found={found} filtered={filtered} onClear={() => set({ kind: '', agent: '', project: '', days: 0 })} />
+        <Results search={search} filtered={filtered} onClear={() => set({ kind: '', agent: '', project: '', days: 0 })} />
       </div>
     </Pane>
   )
 }
 
-function Results({ found, filtered, onClear }: { found: ReturnType<typeof useSearch>; filtered: boolean; onClear: () => void }) {
-  const { results, problem, busy } = found
+function Results({ search, filtered, onClear }: { search: ReturnType<typeof useSearch>; filtered: boolean; onClear: () => void }) {
+  const { results, problem, busy } = search
   const groups = groupHits(results?.hits ?? [])
   const count = results ? results.hits.length + results.sessions.length : 0
-  const said = problem ? '' : busy && !results ? 'Searching …' : !results ? '' : !count ? 'Nothing was found.' : `${results.hits.length}${results.more ? ' and more' : ''} ${results.hits.length === 1 ? 'place' : 'places'} in ${groups.length} ${groups.length === 1 ? 'conversation' : 'conversations'}`
+  const summary = problem ? '' : busy && !results ? 'Searching …' : !results ? '' : !count ? 'Nothing was found.' : `${results.hits.length}${results.more ? ' and more' : ''} ${results.hits.length === 1 ? 'place' : 'places'} in ${groups.length} ${groups.length === 1 ? 'conversation' : 'conversations'}`
   return (
     <>
-      <p class={count || !results ? 'faint small-text search-said' : 'sr'} role="status">{said}</p>
+      <p class={count || !results ? 'faint small-text search-said' : 'sr'} role="status">{summary}</p>
       <Problem text={problem} />
       {results && results.indexed < 1 && <p class="faint small-text"><Icon name="clock" /> The index is being built ({Math.floor(results.indexed * 100)} % so far): something may be missing.</p>}
       {!results && !problem && !busy && (
@@ -114,11 +114,11 @@ function Results({ found, filtered, onClear }: { found: ReturnType<typeof useSea
       {!!results?.sessions.length && (
         <div class="hits" role="group" aria-label="Sessions by name">
           <h2>Sessions</h2>
-          <ul>{results.sessions.map((one) => <li key={one.session}><SessionHit hit={one} /></li>)}</ul>
+          <ul>{results.sessions.map((hit) => <li key={hit.session}><SessionHit hit={hit} /></li>)}</ul>
         </div>
       )}
       {groups.map((group) => <Group key={group.key} group={group} />)}
-      {results?.more && <button type="button" class="more-hits" disabled={found.busyMore} onClick={() => void found.more()}>{found.busyMore ? 'Searching …' : 'More'}</button>}
+      {results?.more && <button type="button" class="more-hits" disabled={search.busyMore} onClick={() => void search.more()}>{search.busyMore ? 'Searching …' : 'More'}</button>}
     </>
   )
 }

@@ -21,8 +21,8 @@ export const PERIODS: readonly (readonly [days: number, name: string])[] = [[0, 
 export function parseWanted(search: string): Wanted {
   const values = new URLSearchParams(search)
   const text = (name: string) => values.get(name) ?? ''
-  const kind = KINDS.find(([one]) => one === text('kind'))?.[0] ?? ''
-  const days = PERIODS.find(([one]) => String(one) === text('days'))?.[0] ?? 0
+  const kind = KINDS.find(([name]) => name === text('kind'))?.[0] ?? ''
+  const days = PERIODS.find(([period]) => String(period) === text('days'))?.[0] ?? 0
   return { q: text('q'), kind, agent: text('agent'), project: text('project'), days }
 }
 

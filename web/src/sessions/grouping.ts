@@ -18,7 +18,7 @@ const closed = signal<readonly string[]>(loadLocal<string[]>('closed-groups', []
 export const isClosed = (group: string): boolean => closed.value.includes(group)
 
 export function toggleGroup(group: string): void {
-  closed.value = closed.peek().includes(group) ? closed.peek().filter((one) => one !== group) : [...closed.peek(), group]
+  closed.value = closed.peek().includes(group) ? closed.peek().filter((name) => name !== group) : [...closed.peek(), group]
   saveLocal('closed-groups', closed.value)
 }
 
@@ -30,7 +30,7 @@ export interface Group {
 
 /** The pinned ones first, then the others by project or machine, in the order of their newest. */
 export function groupSessions(all: readonly P.SessionRecord[], by: Grouping, isOnTop: (id: string) => boolean, machines: ReadonlyMap<string, P.NodeView>): readonly Group[] {
-  const top = all.filter((one) => isOnTop(one.id))
+  const top = all.filter((session) => isOnTop(session.id))
   const groups = new Map<string, { title: string; sessions: P.SessionRecord[] }>()
   for (const session of all) {
     if (isOnTop(session.id)) continue

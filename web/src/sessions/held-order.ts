@@ -39,8 +39,8 @@ globalThis.document?.addEventListener('scroll', () => {
 
 /** The rows in the order in which they were shown, as they are now; when more are wanted, those that follow. */
 export function inShownOrder(shown: readonly P.SessionRecord[], all: ReadonlyMap<string, P.SessionRecord>, next: readonly P.SessionRecord[], more: number): readonly P.SessionRecord[] {
-  const known = new Set(shown.map((one) => one.id))
-  return [...shown.map((one) => all.get(one.id) ?? one), ...(more > 0 ? next.filter((one) => !known.has(one.id)).slice(0, more) : [])]
+  const known = new Set(shown.map((session) => session.id))
+  return [...shown.map((session) => all.get(session.id) ?? session), ...(more > 0 ? next.filter((session) => !known.has(session.id)).slice(0, more) : [])]
 }
 
 // --- rows that moved nevertheless ---

@@ -41,7 +41,7 @@ const seenTurns = (session: string, kept = marks.value, waiting = unsent.value):
 export const unread = (session: P.SessionRecord): number => Math.max(0, session.turns - seenTurns(session.id))
 
 /** How many sessions have unread turns. */
-export const unreadSessions = sessions.count((one) => !one.archived && one.turns > seenTurns(one.id, marks.peek(), unsent.peek()))
+export const unreadSessions = sessions.count((session) => !session.archived && session.turns > seenTurns(session.id, marks.peek(), unsent.peek()))
 effect(() => {
   void marks.value
   void unsent.value

@@ -18,7 +18,7 @@ export function ModelPicker({ label = 'Model', node, agent, value, placeholder =
   return (
     <div class="stack">
       <label>{label}<input type="text" value={value} list={list} placeholder={placeholder} autocapitalize="off" spellcheck={false} onInput={(event) => onChange(event.currentTarget.value)} /></label>
-      <datalist id={list}>{models.map((one) => <option key={one} value={one} />)}</datalist>
+      <datalist id={list}>{models.map((name) => <option key={name} value={name} />)}</datalist>
       {value && models.length > 0 && !models.includes(value) && <small class="faint" role="status">Not among the models that {agentName(agent.name)} lists; it may still know it.</small>}
       {agent.models_stale && <small class="faint">The list is from {ago(agent.models_seen_at ?? 0, Date.now() / 1000)} ago; {agentName(agent.name)} may offer others by now.</small>}
     </div>

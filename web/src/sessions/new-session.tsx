@@ -19,15 +19,15 @@ import { POLICIES } from './policies'
 interface LastChoice { readonly node: string; readonly agent: string; readonly policy: string; readonly cwd?: string; readonly models?: Readonly<Record<string, string>>; readonly efforts?: Readonly<Record<string, string>> }
 
 export function NewSession() {
-  const machines = [...nodes.value.values()].sort((one, other) => Number(other.online ?? false) - Number(one.online ?? false) || Number(other.local ?? false) - Number(one.local ?? false))
+  const machines = [...nodes.value.values()].sort((machine, other) => Number(other.online ?? false) - Number(machine.online ?? false) || Number(other.local ?? false) - Number(machine.local ?? false))
   const last = useMemo(() => loadLocal<LastChoice>('last', { node: '', agent: '', policy: 'ask' }), [])
   const [nodeId, setNode] = useState(last.node)
   const node = nodes.value.get(nodeId) ?? machines[0]
-  const agents = [...(node?.agents ?? [])].sort((one, other) => Number(other.ready ?? false) - Number(one.ready ?? false))
+  const agents = [...(node?.agents ?? [])].sort((candidate, other) => Number(other.ready ?? false) - Number(candidate.ready ?? false))
   const [agentId, setAgent] = useState(last.agent)
-  const agent = agents.find((one) => one.name === agentId) ?? agents.find((one) => one.name === node?.default_agent) ?? agents[0]
+  const agent = agents.find((candidate) => candidate.name === agentId) ?? agents.find((candidate) => candidate.name === node?.default_agent) ?? agents[0]
   const [all, setAll] = useState(false)
-  const installedAgents = agents.filter((one) => one.found || one.name === agent?.name)
+  const installedAgents = agents.filter((candidate) => candidate.found || candidate.name === agent?.name)
   const recent = useMemo(() => [...new Set([...(last.cwd && last.node === node?.id ? [last.cwd] : []), ...recentDirectories(node?.id ?? '')])], [node?.id, sessions.value.size])
   const [typed, setCwd] = useState<string | undefined>(undefined)
   const cwd = typed ?? recent[0] ?? node?.home ?? ''
@@ -73,7 +73,7 @@ export function NewSession() {
   }
   const begun = pending && sessions.value.has(id)
   useEffect(() => { if (begun) navigate(sessionUrl(id), true) }, [begun])
-  const refused = commandsOfSession(id).find((one) => one.problem)
+  const refused = commandsOfSession(id).find((command) => command.problem)
   useEffect(() => {
     if (!refused) return
     dismissCommand(refused.id) // the form shows it
@@ -117,7 +117,7 @@ export function NewSession() {
           <FileList files={attached.files} onRemove={attached.remove} />
           <AttachButton types={recipient.types} add={attached.add} label="Attach" />
         </div>
-        {(machines.length > 1 || machines.some((one) => !one.online)) && (
+        {(machines.length > 1 || machines.some((machine) => !machine.online)) && (
           <fieldset>
             <legend>Machine</legend>
             <div class="options">
@@ -151,7 +151,7 @@ export function NewSession() {
             <input type="text" class="mono grow" value={cwd} aria-label="Directory" spellcheck={false} autocapitalize="off" autocomplete="off" list="recent" onInput={(event) => setCwd(event.currentTarget.value)} />
             <button type="button" aria-expanded={browsing} onClick={() => setBrowsing(!browsing)}><Icon name="folder" /> Browse</button>
           </div>
-          <datalist id="recent">{recent.map((one) => <option key={one} value={one} />)}</datalist>
+          <datalist id="recent">{recent.map((directory) => <option key={directory} value={directory} />)}</datalist>
           {recent.length > 0 && !browsing && (
             <div class="recents" role="group" aria-label="Recent directories">
               {recent.slice(0, 6).map((directory) => <button key={directory} type="button" class={directory === cwd ? 'small on' : 'small'} title={directory} onClick={() => setCwd(directory)}>{abbreviateHome(directory, node?.home).length < 28 ? abbreviateHome(directory, node?.home) : baseName(directory)}</button>)}
@@ -180,8 +180,8 @@ export function NewSession() {
 }
 
 export function recentDirectories(node: string): string[] {
-  const own = [...sessions.peek().values()].filter((one) => one.node === node).sort((one, other) => other.created_at - one.created_at)
-  return [...new Set(own.flatMap((one) => (one.worktree ? one.worktree.repository || [] : one.cwd)))]
+  const own = [...sessions.peek().values()].filter((session) => session.node === node).sort((session, other) => other.created_at - session.created_at)
+  return [...new Set(own.flatMap((session) => (session.worktree ? session.worktree.repository || [] : session.cwd)))]
 }
 
 function DirectoryBrowser({ node, from, onPick }: { node: P.NodeView; from: string; onPick: (path: string) => void }) {

@@ -19,7 +19,7 @@ import { isPinned, pinnedSessions, sessionsOnTop, togglePin, unread, unreadSessi
 
 export function NeedsYou() {
   const all = visibleAsks.value
-  const open = all.filter((one) => one.status === 'pending').length
+  const open = all.filter((record) => record.status === 'pending').length
   const teams = waitingTeams.value
   const cards = useWhatMoves()
   if (!(isDesktop.value ? open : all.length) && !teams.length) return null
@@ -28,7 +28,7 @@ export function NeedsYou() {
       <h2>Needs you {open + teams.length > 0 && <span class="badge" aria-label={`${open + teams.length} waiting`}>{open + teams.length}</span>}</h2>
       <p class="sr" role="status" aria-live="assertive">{open ? `${open} ${open === 1 ? 'decision waits' : 'decisions wait'} for you` : ''}</p>
       {/* On a desktop the conversation is beside the list: an ask is decided there, and shown once. */}
-      {isDesktop.value ? all.filter((one) => one.status === 'pending').map((record) => <AskLink key={record.id} record={record} />) : all.map((record) => <AskCard key={record.id} record={record} />)}
+      {isDesktop.value ? all.filter((record) => record.status === 'pending').map((record) => <AskLink key={record.id} record={record} />) : all.map((record) => <AskCard key={record.id} record={record} />)}
       {teams.map((team) => <WaitingTeam key={team.id} team={team} />)}
     </section>
   )
@@ -71,24 +71,24 @@ const ACTIVE: readonly SessionState[] = ['working', 'waiting', 'stuck']
 
 /** The first ones that match, the pinned ones before the others, each in their order. No more are looked at than are needed:
  * there may be 10,000 sessions. */
-export function filterSessions(all: Iterable<P.SessionRecord>, pinned: readonly P.SessionRecord[], matches: (one: P.SessionRecord) => boolean, limit: number): P.SessionRecord[] {
-  const found = pinned.filter(matches)
+export function filterSessions(all: Iterable<P.SessionRecord>, pinned: readonly P.SessionRecord[], matches: (session: P.SessionRecord) => boolean, limit: number): P.SessionRecord[] {
+  const filtered = pinned.filter(matches)
   const onTop = new Set(pinned)
-  for (const one of all) {
-    if (found.length >= limit) break
-    if (!onTop.has(one) && matches(one)) found.push(one)
+  for (const session of all) {
+    if (filtered.length >= limit) break
+    if (!onTop.has(session) && matches(session)) filtered.push(session)
   }
-  return found
+  return filtered
 }
 
-function sessionFilter(filter: Filter, query: string, machines: ReadonlyMap<string, P.NodeView>): (one: P.SessionRecord) => boolean {
+function sessionFilter(filter: Filter, query: string, machines: ReadonlyMap<string, P.NodeView>): (session: P.SessionRecord) => boolean {
   const terms = query.trim().toLowerCase().split(/\s+/).filter(Boolean)
-  return (one) => {
-    if (one.archived !== (filter === 'archived')) return false
-    if (filter === 'active' && !ACTIVE.includes(sessionState(one, machines.get(one.node)))) return false
-    if (filter === 'unread' && !(unread(one) > 0)) return false
+  return (session) => {
+    if (session.archived !== (filter === 'archived')) return false
+    if (filter === 'active' && !ACTIVE.includes(sessionState(session, machines.get(session.node)))) return false
+    if (filter === 'unread' && !(unread(session) > 0)) return false
     if (!terms.length) return true
-    const text = `${searchText(one)} ${machines.get(one.node)?.name?.toLowerCase() ?? ''}`
+    const text = `${searchText(session)} ${machines.get(session.node)?.name?.toLowerCase() ?? ''}`
     return terms.every((word) => text.includes(word))
   }
 }
@@ -96,9 +96,9 @@ function sessionFilter(filter: Filter, query: string, machines: ReadonlyMap<stri
 const searchTexts = new WeakMap<P.SessionRecord, string>()
 
 /** What a search looks at: made once for a record, because each letter of a search looks at all of them. */
-function searchText(one: P.SessionRecord): string {
-  let text = searchTexts.get(one)
-  if (text === undefined) searchTexts.set(one, text = [sessionTitle(one), one.agent, agentName(one.agent), one.cwd, one.branch, one.last_line].join(' ').toLowerCase())
+function searchText(session: P.SessionRecord): string {
+  let text = searchTexts.get(session)
+  if (text === undefined) searchTexts.set(session, text = [sessionTitle(session), session.agent, agentName(session.agent), session.cwd, session.branch, session.last_line].join(' ').toLowerCase())
   return text
 }
 
@@ -158,7 +158,7 @@ function useHeldOrder(next: readonly P.SessionRecord[], chosen: string, limit: n
   const rows = held ? inShownOrder(before.rows, sessions.value, next, limit - before.limit) : next
   useLayoutEffect(() => {
     if (!before.rows.length) rowsCame()
-    else if (before.rows.some((one, place) => rows[place]?.id !== one.id)) rowsMoved()
+    else if (before.rows.some((session, index) => rows[index]?.id !== session.id)) rowsMoved()
     shown.current = { rows, chosen, limit }
   })
   return rows
@@ -197,7 +197,7 @@ function SessionRow({ session }: { session: P.SessionRecord }) {
   const current = here.page === 'session' && here.id === session.id
   const spent = cost(session.tokens)
   const pinnedHere = isPinned(session.id)
-  const said = session.status === 'failed' && session.problem ? visibleLine(session.problem) : plainLine(session.last_line)
+  const lastLine = session.status === 'failed' && session.problem ? visibleLine(session.problem) : plainLine(session.last_line)
   return (
     <>
       <a class={`session ${shown} ${count ? 'unread' : ''}`} href={sessionUrl(session.id)} data-internal="1" aria-current={current ? 'page' : undefined}>
@@ -207,7 +207,7 @@ function SessionRow({ session }: { session: P.SessionRecord }) {
             <strong class="ellipsis">{sessionTitle(session)}</strong>
             <span class="faint when">{ago(session.active_at || session.created_at, now.value)}</span>
           </span>
-          {said ? <span class="session-line ellipsis">{said}</span> : <span class="session-line ellipsis path"><bdi>{visibleLine(abbreviateHome(session.cwd, node?.home))}</bdi></span>}
+          {lastLine ? <span class="session-line ellipsis">{lastLine}</span> : <span class="session-line ellipsis path"><bdi>{visibleLine(abbreviateHome(session.cwd, node?.home))}</bdi></span>}
           <span class="session-tags">
             <span class={`chip ${shown}`}>{STATE_LABELS[shown]}</span>
             {session.kind === 'attached' && <span class="chip">terminal</span>}

@@ -40,14 +40,14 @@ export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'di
     navigate(sessionUrl(id), true)
   }, [id, sheet, isDesktop.value])
   const open = thread.value?.session === id ? thread.value : undefined
-  const place = useEvent(open, at)
+  const target = useEvent(open, at)
   if (!session && allSessionsLoaded.value) {
     return <Pane><Empty icon="sessions" title="Session not found"><p>{threadProblem.value || 'It may have been removed.'}</p><a class="button" href="/" data-internal="1">All sessions</a></Empty></Pane>
   }
   if (!session) return <Pane><p class="loading" role="status">Loading …</p></Pane>
   const node = nodes.value.get(session.node)
   const shown = sessionState(session, node)
-  const asked = visibleAsks.value.some((one) => one.session === id && one.status === 'pending') // told before the session waits: what follows then moves nothing
+  const asked = visibleAsks.value.some((record) => record.session === id && record.status === 'pending') // told before the session waits: what follows then moves nothing
   const docked = (panel: 'diff' | 'info') => (isDesktop.value ? dock.value === panel : undefined)
   return (
     <>
@@ -64,9 +64,9 @@ export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'di
         <ConnectionBar session={session} />
         {(!sheet || isDesktop.value) && <PendingCommands of={commandsOfSession(id)} />}
         {threadProblem.value && <Problem text={threadProblem.value} />}
-        {place.note && <p class="order" role="status"><Icon name="search" /> {place.note}</p>}
+        {target.note && <p class="order" role="status"><Icon name="search" /> {target.note}</p>}
         {open ? (
-          <FilesOf.Provider value={id}><VirtualList key={open.session} items={open.items.value} row={(item) => <ThreadRow key={item.key} item={item} session={open.session} marked={item.key === place.row} />} marked={place.row} onTop={() => void loadOlder(open)}>
+          <FilesOf.Provider value={id}><VirtualList key={open.session} items={open.items.value} row={(item) => <ThreadRow key={item.key} item={item} session={open.session} marked={item.key === target.row} />} marked={target.row} onTop={() => void loadOlder(open)}>
             {open.items.value.length === 0 && <Empty icon="sessions" title="No messages yet"><p>Write the first prompt below. {agentName(session.agent)} works in <code>{abbreviateHome(session.cwd, node?.home)}</code>.</p></Empty>}
             <OtherAsks session={id} thread={open} />
             {shown === 'working' && !asked && <p class="working" aria-hidden="true"><span class="dots"><i /><i /><i /></span></p>}
@@ -86,28 +86,28 @@ export function SessionPage({ id, sheet, at = 0 }: { id: string; sheet: '' | 'di
 
 /** The row of the event that the conversation is opened at, as soon as it is loaded; or why there is none. */
 function useEvent(open: Thread | undefined, seq: number): { readonly row: string; readonly note: string } {
-  const [place, setPlace] = useState({ row: '', note: '' })
+  const [target, setTarget] = useState({ row: '', note: '' })
   const online = connectionState.value.state === 'online'
   useEffect(() => {
-    if (!open || !seq) return setPlace({ row: '', note: '' })
+    if (!open || !seq) return setTarget({ row: '', note: '' })
     let live = true
-    if (open.hasOlder.peek() && open.firstSeq > seq) setPlace({ row: '', note: 'Loading what was said before …' })
+    if (open.hasOlder.peek() && open.firstSeq > seq) setTarget({ row: '', note: 'Loading what was said before …' })
     void loadBackTo(open, seq).then((loaded) => {
       if (!live) return
       const row = loaded ? open.rowOf(seq) : ''
-      setPlace({ row, note: row ? '' : loaded ? 'That place is no longer stored.' : 'That place could not be loaded.' })
+      setTarget({ row, note: row ? '' : loaded ? 'That place is no longer stored.' : 'That place could not be loaded.' })
     })
     return () => { live = false }
   }, [open, seq, online])
-  return place
+  return target
 }
 
 /** Asks that wait and whose event is not among the loaded ones. */
 function OtherAsks({ session, thread: open }: { session: string; thread: Thread }) {
-  const waiting = visibleAsks.value.filter((one) => one.session === session && one.status === 'pending')
+  const waiting = visibleAsks.value.filter((record) => record.session === session && record.status === 'pending')
   if (!waiting.length) return null
   const shown = new Set(open.items.value.flatMap(({ content: { value } }) => (value.kind === 'ask' && value.ask ? [value.ask.id] : [])))
-  return <>{waiting.filter((one) => !shown.has(one.id)).map((one) => <LateAsk key={one.id} record={one} />)}</>
+  return <>{waiting.filter((record) => !shown.has(record.id)).map((record) => <LateAsk key={record.id} record={record} />)}</>
 }
 
 const EVENT_MS = 300 // within which an ask's event follows its record: a card that moves would lose what was typed into it

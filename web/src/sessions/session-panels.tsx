@@ -86,7 +86,7 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
   const [model, setModel] = useState(session.model)
   const [effort, setEffort] = useState(session.effort)
   const node = nodes.value.get(session.node)
-  const agent = node?.agents?.find((one) => one.name === session.agent)
+  const agent = node?.agents?.find((candidate) => candidate.name === session.agent)
   const features = agent?.features ?? []
   const init = thread.value?.init.value
   const path = `sessions/${encodeURIComponent(session.id)}`
@@ -98,7 +98,7 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
   const choosesModel = canDo(session, 'model')
   const archive = session.archived ? 'Unarchive' : 'Archive'
   const close = () => { if (!docked) back(sessionUrl(session.id)) }
-  const policy = POLICIES.find((one) => (['file_write', 'shell', 'network'] as const).every((part) => one.policy[part] === session.policy[part]))
+  const policy = POLICIES.find((preset) => (['file_write', 'shell', 'network'] as const).every((part) => preset.policy[part] === session.policy[part]))
   return (
     <>
       <Problem text={problem} />
@@ -109,7 +109,7 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
         {driven && <label>Policy
           <select value={policy?.name ?? ''} onChange={(event) => change('Policy', { policy: event.currentTarget.value })}>
             {!policy && <option value="">Custom</option>}
-            {POLICIES.map((one) => <option key={one.name} value={one.name}>{one.title}</option>)}
+            {POLICIES.map((preset) => <option key={preset.name} value={preset.name}>{preset.title}</option>)}
           </select>
           {policy && <small class="faint">It {policy.description}.</small>}
         </label>}
@@ -123,8 +123,8 @@ function About({ session, docked = false }: { session: P.SessionRecord; docked?:
         <div><dt>Machine</dt><dd>{node?.name || session.node}</dd></div>
         <div><dt>Directory</dt><dd><code><PathText text={visible(session.cwd)} /></code></dd></div>
         {session.branch && <div><dt>Branch</dt><dd><code>{visible(session.branch)}</code></dd></div>}
-        {init?.receipt && ([['file_write', 'Edits'], ['shell', 'Commands'], ['network', 'Network']] as const).map(([one, name]) => (
-          <div key={one}><dt>{name}</dt><dd>{enforcement(init.receipt![one])}</dd></div>
+        {init?.receipt && ([['file_write', 'Edits'], ['shell', 'Commands'], ['network', 'Network']] as const).map(([capability, name]) => (
+          <div key={capability}><dt>{name}</dt><dd>{enforcement(init.receipt![capability])}</dd></div>
         ))}
       </dl>
       {session.worktree && <WorktreePanel session={session} />}

@@ -17,7 +17,7 @@ function offlineLabel(node: P.NodeView): string {
 export function Machines() {
   const [offer, setOffer] = useState<P.Offer | undefined>(undefined)
   const [problem, setProblem] = useState('')
-  const all = [...nodes.value.values()].sort((one, other) => (one.name || one.id).localeCompare(other.name || other.id))
+  const all = [...nodes.value.values()].sort((node, other) => (node.name || node.id).localeCompare(other.name || other.id))
   const call = (what: Promise<unknown>) => void what.then(() => setProblem(''), (error: unknown) => setProblem(errorMessage(error)))
   return (
     <section aria-label="Machines">

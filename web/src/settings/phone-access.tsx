@@ -85,7 +85,7 @@ function Ways({ onSetUp }: { onSetUp: (status: P.PhoneStatus) => void }) {
 
 function Chosen({ status, onOff }: { status: P.PhoneStatus; onOff: () => void }) {
   const { value: ways } = useFetched(() => get<P.PhoneWay[]>('phone/ways'), [status.way])
-  const way = ways?.find((one) => one.name === status.way)
+  const way = ways?.find((candidate) => candidate.name === status.way)
   const here = isOnHubMachine()
   const [offer, setOffer] = useState<P.Offer | undefined>(undefined)
   const [leaving, setLeaving] = useState(false)

@@ -9,8 +9,8 @@ import { Devices } from './devices'
 import { Machines } from './machines'
 import { NotificationSettings } from './notification-settings'
 
-const PhoneAccess = lazy(() => import('./phone-access').then((one) => one.PhoneAccess))
-const Rules = lazy(() => import('../rules/rules').then((one) => one.Rules))
+const PhoneAccess = lazy(() => import('./phone-access').then((module) => module.PhoneAccess))
+const Rules = lazy(() => import('../rules/rules').then((module) => module.Rules))
 
 export function Settings() {
   return (

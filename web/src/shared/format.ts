@@ -36,7 +36,7 @@ export function compactNumber(number: number): string {
 export function cost(tokens: P.Tokens | null | undefined): string {
   if (!tokens) return ''
   if (tokens.cost_usd != null) return tokens.cost_usd && tokens.cost_usd < 0.01 ? '<$0.01' : `$${tokens.cost_usd.toFixed(2)}`
-  const counts = [tokens.input, tokens.output].filter((one): one is number => one != null)
+  const counts = [tokens.input, tokens.output].filter((count): count is number => count != null)
   return counts.length ? `${compactNumber(counts.reduce((sum, tokenCount) => sum + tokenCount, 0))} tokens` : ''
 }
 

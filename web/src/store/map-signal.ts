@@ -8,7 +8,7 @@ export class MapCount<T extends { readonly id: string }> {
   private readonly ids = new Set<string>()
   private readonly size = signal(0)
 
-  constructor(private readonly map: MapSignal<T>, private readonly holds: (one: T) => boolean) {
+  constructor(private readonly map: MapSignal<T>, private readonly holds: (item: T) => boolean) {
     this.recount()
   }
 
@@ -19,13 +19,13 @@ export class MapCount<T extends { readonly id: string }> {
   /** What holds may be something else now. */
   recount(): void {
     this.ids.clear()
-    for (const one of this.map.peek().values()) if (this.holds(one)) this.ids.add(one.id)
+    for (const item of this.map.peek().values()) if (this.holds(item)) this.ids.add(item.id)
     this.size.value = this.ids.size
   }
 
   /** The value is another one now, or gone. */
-  note(id: string, one: T | undefined): void {
-    if (one && this.holds(one)) this.ids.add(id)
+  note(id: string, item: T | undefined): void {
+    if (item && this.holds(item)) this.ids.add(id)
     else this.ids.delete(id)
     this.size.value = this.ids.size
   }
@@ -38,7 +38,7 @@ export class MapSignal<T extends { readonly id: string }> {
   private readonly counts: MapCount<T>[] = []
 
   /** `compare` tells any two different values apart. */
-  constructor(private readonly compare: (one: T, other: T) => number) {}
+  constructor(private readonly compare: (item: T, other: T) => number) {}
 
   get value(): ReadonlyMap<string, T> {
     void this.version.value // whoever reads it is told of the next change
@@ -60,17 +60,17 @@ export class MapSignal<T extends { readonly id: string }> {
     return [...some].sort(this.compare)
   }
 
-  count(holds: (one: T) => boolean): MapCount<T> {
+  count(holds: (item: T) => boolean): MapCount<T> {
     const count = new MapCount(this, holds)
     this.counts.push(count)
     return count
   }
 
-  upsert(one: T): void {
-    this.takeOut(one.id)
-    this.map.set(one.id, one)
-    this.order.splice(this.placeOf(one), 0, one)
-    this.tell(one.id, one)
+  upsert(item: T): void {
+    this.takeOut(item.id)
+    this.map.set(item.id, item)
+    this.order.splice(this.placeOf(item), 0, item)
+    this.tell(item.id, item)
   }
 
   remove(id: string): void {
@@ -82,7 +82,7 @@ export class MapSignal<T extends { readonly id: string }> {
 
   replace(all: Iterable<T>): void {
     this.order = [...all].sort(this.compare) // what is nearly in order is sorted again quickly
-    this.map = new Map(this.order.map((one) => [one.id, one]))
+    this.map = new Map(this.order.map((item) => [item.id, item]))
     for (const count of this.counts) count.recount()
     this.version.value++
   }
@@ -93,19 +93,19 @@ export class MapSignal<T extends { readonly id: string }> {
   }
 
   /** Where it is, or where it belongs. */
-  private placeOf(one: T): number {
+  private placeOf(item: T): number {
     let low = 0
     let high = this.order.length
     while (low < high) {
       const middle = (low + high) >> 1
-      if (this.compare(this.order[middle]!, one) < 0) low = middle + 1
+      if (this.compare(this.order[middle]!, item) < 0) low = middle + 1
       else high = middle
     }
     return low
   }
 
-  private tell(id: string, one: T | undefined): void {
-    for (const count of this.counts) count.note(id, one)
+  private tell(id: string, item: T | undefined): void {
+    for (const count of this.counts) count.note(id, item)
     this.version.value++
   }
 }

@@ -10,9 +10,9 @@ import { MapSignal } from './map-signal'
 
 export const me = signal<P.Me | undefined>(undefined)
 export const connectionState = signal<ConnectionState>({ state: 'connecting', retryAt: 0, since: Date.now(), reason: '' })
-const activeAt = (one: P.SessionRecord) => one.active_at || one.created_at
+const activeAt = (session: P.SessionRecord) => session.active_at || session.created_at
 /** The last active first; of two that were active together, the newer one. */
-const byActivity = (one: P.SessionRecord, other: P.SessionRecord) => activeAt(other) - activeAt(one) || (one.id > other.id ? -1 : one.id < other.id ? 1 : 0)
+const byActivity = (session: P.SessionRecord, other: P.SessionRecord) => activeAt(other) - activeAt(session) || (session.id > other.id ? -1 : session.id < other.id ? 1 : 0)
 export const sessions = new MapSignal<P.SessionRecord>(byActivity)
 export const asks = signal<ReadonlyMap<string, P.AskRecord>>(new Map())
 export const prompts = signal<ReadonlyMap<string, P.PromptView>>(new Map())
@@ -30,7 +30,7 @@ export const now = signal(Date.now() / 1000)
 export const loaded = signal(false) // the first snapshot has arrived
 /** The last active first. */
 export const sessionsByActivity = computed(() => sessions.inOrder())
-export const archivedSessions = sessions.count((one) => one.archived)
+export const archivedSessions = sessions.count((session) => session.archived)
 /** How many sessions the hub has yet to send: with many of them, those that matter come first. */
 export const sessionsLeft = signal(0)
 /** Whether a session that is not known does not exist. */
@@ -48,8 +48,8 @@ const RETRY_MS = 5000
 setInterval(() => (now.value = Date.now() / 1000), 1000)
 
 export const visibleAsks = computed(() =>
-  [...asks.value.values(), ...[...recentlyAnswered.value.values()].filter((one) => !asks.value.has(one.id))]
-    .sort((one, other) => one.created_at - other.created_at || (one.id < other.id ? -1 : 1)))
+  [...asks.value.values(), ...[...recentlyAnswered.value.values()].filter((record) => !asks.value.has(record.id))]
+    .sort((record, other) => record.created_at - other.created_at || (record.id < other.id ? -1 : 1)))
 
 /** The cards have just moved: their buttons do nothing for a moment, because a tap on its way was meant for another card. */
 export const cardsMoving = signal(false)
@@ -57,7 +57,7 @@ let cardOrder = ''
 let movingTimer: ReturnType<typeof setTimeout> | undefined
 visibleAsks.subscribe((all) => {
   const before = cardOrder
-  cardOrder = all.map((one) => one.id).join()
+  cardOrder = all.map((record) => record.id).join()
   if (before && !cardOrder.startsWith(before)) pauseCardButtons() // a new card below the others moves none of them
 })
 
@@ -86,8 +86,8 @@ export function retrySoon(): void {
   }, RETRY_MS)
 }
 
-function upsert<T extends { readonly id: string }>(into: { value: ReadonlyMap<string, T> }, one: T): void {
-  into.value = new Map(into.value).set(one.id, one)
+function upsert<T extends { readonly id: string }>(into: { value: ReadonlyMap<string, T> }, item: T): void {
+  into.value = new Map(into.value).set(item.id, item)
 }
 
 function removeById<T>(from: { value: ReadonlyMap<string, T> }, id: string): void {
@@ -97,7 +97,7 @@ function removeById<T>(from: { value: ReadonlyMap<string, T> }, id: string): voi
   from.value = left
 }
 
-const byId = <T extends { readonly id: string }>(all: readonly T[]) => new Map(all.map((one) => [one.id, one]))
+const byId = <T extends { readonly id: string }>(all: readonly T[]) => new Map(all.map((item) => [item.id, item]))
 
 export function applyFrame(frame: HubFrame): void {
   batch(() => {
@@ -315,7 +315,7 @@ export async function openThread(id: string): Promise<void> {
 async function loadInitEvent(of: Thread, first: number): Promise<void> {
   try {
     const page = await get<P.EventPage>(`sessions/${encodeURIComponent(of.session)}/events?after=${first - 1}&limit=${INIT_SEARCH_SIZE}`)
-    const init = page.events.map((one) => one.event).find((one) => one.type === 'init')
+    const init = page.events.map((frame) => frame.event).find((event) => event.type === 'init')
     if (init) of.init.value ??= init
   } catch {
     // useful, but not needed

@@ -43,9 +43,9 @@ function receive(frame: P.EventFrame | P.DeltaFrame): void {
 async function loadTurn(turn: Thread): Promise<void> {
   try {
     const { events } = await get<P.EventPage>(`sessions/${encodeURIComponent(turn.session)}/events?limit=${TURN_SIZE}`)
-    const started = events.findLastIndex((one) => one.event.type === 'turn_started')
+    const started = events.findLastIndex((frame) => frame.event.type === 'turn_started')
     const turnEvents = events.slice(Math.max(0, started))
-    if (liveTurns.peek().get(turn.session) !== turn || turnEvents.some((one) => one.event.type === 'done')) return // it is the turn before
+    if (liveTurns.peek().get(turn.session) !== turn || turnEvents.some((frame) => frame.event.type === 'done')) return // it is the turn before
     turn.addEvents(turnEvents)
   } catch {
     // what follows is shown all the same, and the whole message when the turn has ended

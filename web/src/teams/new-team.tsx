@@ -21,7 +21,7 @@ name = "me"
 human = true`
 
 export function NewTeam() {
-  const here = [...nodes.value.values()].find((one) => one.local)
+  const here = [...nodes.value.values()].find((node) => node.local)
   const recent = recentDirectories(here?.id ?? '')
   const [text, setText] = useState(() => loadLocal('draft.team', ''))
   const [typed, setCwd] = useState<string | undefined>(undefined)
@@ -79,9 +79,9 @@ export function NewTeam() {
         <div id="team-file-checked" role="status">
           {mistakes.length > 0 && (
             <ul class="mistakes problem">
-              {mistakes.map((one) => (
-                <li key={`${one.line} ${one.key} ${one.problem}`}>
-                  <button type="button" class="plain" onClick={() => select(one.line)}>Line {one.line}</button> {one.key && <code>{visibleLine(one.key)}</code>} {visibleLine([one.problem, one.hint].filter(Boolean).join('. '))}
+              {mistakes.map((mistake) => (
+                <li key={`${mistake.line} ${mistake.key} ${mistake.problem}`}>
+                  <button type="button" class="plain" onClick={() => select(mistake.line)}>Line {mistake.line}</button> {mistake.key && <code>{visibleLine(mistake.key)}</code>} {visibleLine([mistake.problem, mistake.hint].filter(Boolean).join('. '))}
                 </li>
               ))}
             </ul>
@@ -91,7 +91,7 @@ export function NewTeam() {
         <label>Directory
           <input type="text" class="mono" value={cwd} list="team-directories" spellcheck={false} autocapitalize="off" autocomplete="off" onInput={(event) => { setCwd(event.currentTarget.value); setChecked(undefined) }} />
         </label>
-        <datalist id="team-directories">{recent.map((one) => <option key={one} value={one} />)}</datalist>
+        <datalist id="team-directories">{recent.map((directory) => <option key={directory} value={directory} />)}</datalist>
         <label>Task<textarea rows={3} value={task} placeholder="What should the team do? Leave empty to use the task in its file." onInput={(event) => setTask(event.currentTarget.value)} /></label>
         <Problem text={problem} />
         <div class="row end">
@@ -104,7 +104,7 @@ export function NewTeam() {
 }
 
 function summary({ name, members = [] }: P.Team): string {
-  const people = members.filter((one) => one.human).length
+  const people = members.filter((member) => member.human).length
   const agents = members.length - people
   return `The file is valid: ${visibleLine(name)}, ${agents} ${agents === 1 ? 'agent' : 'agents'} and ${people} ${people === 1 ? 'person' : 'people'}.`
 }

@@ -34,7 +34,7 @@ function Words({ thread, view, people }: { thread: TeamThread; view: P.TeamView;
   const box = useRef<HTMLTextAreaElement>(null)
   const waited = (view.waiting_for ?? []).find((name) => people.includes(name))
   const speaker = people.includes(chosen) ? chosen : waited ?? people[0]!
-  const others = (view.who ?? []).filter((one) => one.name !== speaker)
+  const others = (view.who ?? []).filter((member) => member.name !== speaker)
   const to = thread.addressed.value.filter((name) => name !== speaker)
   const write = (value: string) => {
     setText(value)
@@ -55,9 +55,9 @@ function Words({ thread, view, people }: { thread: TeamThread; view: P.TeamView;
   return (
     <form class="words" aria-label="Message to the team" onSubmit={(event) => { event.preventDefault(); send() }}>
       <div class="route" role="group" aria-label="Who should answer">
-        {others.map((one) => (
-          <button key={one.name} type="button" class="route-name" style={speakerStyle(thread.colourOf(one.name))} aria-pressed={to.includes(one.name)} onClick={() => thread.toggleAddressed(one.name)}>
-            {to.includes(one.name) && <Icon name="check" />}<span class="ellipsis">{visibleLine(one.name)}</span>
+        {others.map((member) => (
+          <button key={member.name} type="button" class="route-name" style={speakerStyle(thread.colourOf(member.name))} aria-pressed={to.includes(member.name)} onClick={() => thread.toggleAddressed(member.name)}>
+            {to.includes(member.name) && <Icon name="check" />}<span class="ellipsis">{visibleLine(member.name)}</span>
           </button>
         ))}
       </div>
@@ -94,7 +94,7 @@ function SpeakingQueue({ thread, view }: { thread: TeamThread; view: P.TeamView 
   const [announced, setAnnounced] = useState('')
   const focus = useRef('')
   const list = useRef<HTMLOListElement>(null)
-  const names = (view.queue ?? []).map((one) => one.name)
+  const names = (view.queue ?? []).map((speaker) => speaker.name)
   useLayoutEffect(() => {
     // The row has moved: the focus stays on the button that moved it.
     if (focus.current) list.current?.querySelector<HTMLElement>(`[data-move="${CSS.escape(focus.current)}"]`)?.focus()

@@ -28,23 +28,23 @@ export function say(team: string, body: P.Speak): void {
 }
 
 export function dismissWords(id: string): void {
-  save(outgoingWords.value.filter((one) => one.id !== id))
+  save(outgoingWords.value.filter((words) => words.id !== id))
 }
 
 /** With a new key: the hub would repeat its refusal to the old one. */
 export function retryWords(id: string): void {
-  save(outgoingWords.value.map((one) => (one.id === id ? { ...one, id: newId(), state: 'sending', problem: '' } : one)))
+  save(outgoingWords.value.map((words) => (words.id === id ? { ...words, id: newId(), state: 'sending', problem: '' } : words)))
   void flush()
 }
 
 const flush = sendInOrder<OutgoingWords>({
-  next: () => outgoingWords.value.find((one) => one.state === 'sending'),
+  next: () => outgoingWords.value.find((words) => words.state === 'sending'),
   send: async ({ id, team, body }) => {
     await request('POST', `${teamPath(team)}/actions`, body, id)
     if (teamThread.value?.id === team) await refreshTeam() // it is in the thread before it leaves this list
     dismissWords(id)
   },
-  refused: ({ id }, problem) => save(outgoingWords.value.map((one) => (one.id === id ? { ...one, state: 'failed', problem } : one))),
+  refused: ({ id }, problem) => save(outgoingWords.value.map((words) => (words.id === id ? { ...words, state: 'failed', problem } : words))),
 })
 
 onReady(() => void flush())

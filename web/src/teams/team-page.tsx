@@ -72,14 +72,14 @@ export function latest(view: P.TeamView, record: P.TeamRecord | undefined): P.Te
 function Outgoing({ team }: { team: string }) {
   return (
     <>
-      {outgoingWords.value.filter((one) => one.team === team).map((one) => (
-        <div key={one.id} class="bubble outgoing">
-          <div class="bubble-text">{one.body.text}</div>
-          <Ticks tick={one.state} />
-          {one.state === 'failed' && (
+      {outgoingWords.value.filter((words) => words.team === team).map((words) => (
+        <div key={words.id} class="bubble outgoing">
+          <div class="bubble-text">{words.body.text}</div>
+          <Ticks tick={words.state} />
+          {words.state === 'failed' && (
             <>
-              <Problem text={one.problem} />
-              <div class="row end"><button type="button" class="small" onClick={() => dismissWords(one.id)}>Discard</button><button type="button" class="small" onClick={() => retryWords(one.id)}>Retry</button></div>
+              <Problem text={words.problem} />
+              <div class="row end"><button type="button" class="small" onClick={() => dismissWords(words.id)}>Discard</button><button type="button" class="small" onClick={() => retryWords(words.id)}>Retry</button></div>
             </>
           )}
         </div>
@@ -93,7 +93,7 @@ function Asks({ thread }: { thread: TeamThread }) {
   const bySession = new Map([...thread.sessions.value].map(([name, session]) => [session, name]))
   return (
     <>
-      {visibleAsks.value.filter((one) => bySession.has(one.session)).map((record) => (
+      {visibleAsks.value.filter((record) => bySession.has(record.session)).map((record) => (
         <div key={record.id} class="thread-row team-ask" style={speakerStyle(thread.colourOf(bySession.get(record.session)!))}>
           <p class="speaker">{visibleLine(bySession.get(record.session)!)} asks</p>
           <AskCard record={record} inThread />
@@ -148,7 +148,7 @@ function TeamSheet({ thread, view }: { thread: TeamThread; view: P.TeamView }) {
       </section>
       <section class="stack-small">
         <h3>Members</h3>
-        <ul class="team-members">{(view.who ?? []).map((one) => <Member key={one.name} thread={thread} member={one} over={over} />)}</ul>
+        <ul class="team-members">{(view.who ?? []).map((member) => <Member key={member.name} thread={thread} member={member} over={over} />)}</ul>
       </section>
       <dl class="facts">
         <div><dt>Rounds</dt><dd>{view.rounds ?? 0} of {view.max_rounds ?? 0}</dd></div>
@@ -185,11 +185,11 @@ function StartAgain({ thread }: { thread: TeamThread }) {
 
 function MemberPolicy({ thread, member }: { thread: TeamThread; member: P.TeamMemberView }) {
   const { policy = 'ask' } = member
-  const known = POLICIES.find((one) => (typeof policy === 'string' ? one.name === policy : policy && (['file_write', 'shell', 'network'] as const).every((part) => one.policy[part] === policy[part])))
+  const known = POLICIES.find((preset) => (typeof policy === 'string' ? preset.name === policy : policy && (['file_write', 'shell', 'network'] as const).every((part) => preset.policy[part] === policy[part])))
   return (
     <select class="member-policy" aria-label={`Policy of ${visibleLine(member.name)}, from its next turn`} value={known?.name ?? ''} onChange={(event) => void act(thread, { do: 'change_policy', member: member.name, policy: event.currentTarget.value })}>
       {!known && <option value="">{typeof policy === 'string' ? policy : 'Custom'}</option>}
-      {POLICIES.map((one) => <option key={one.name} value={one.name}>{one.title}</option>)}
+      {POLICIES.map((preset) => <option key={preset.name} value={preset.name}>{preset.title}</option>)}
     </select>
   )
 }

@@ -130,7 +130,7 @@ export function act(thread: TeamThread, action: TeamAction): Promise<boolean> {
 export function reorder(thread: TeamThread, names: readonly string[]): void {
   const view = thread.view.peek()
   const queue = view?.queue ?? []
-  if (view) thread.view.value = { ...view, queue: [...names.map((name) => queue.find((one) => one.name === name) ?? { name }), ...queue.filter((one) => !names.includes(one.name))] }
+  if (view) thread.view.value = { ...view, queue: [...names.map((name) => queue.find((speaker) => speaker.name === name) ?? { name }), ...queue.filter((speaker) => !names.includes(speaker.name))] }
   void act(thread, { do: 'reorder', next: names })
 }
 

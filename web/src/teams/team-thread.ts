@@ -37,8 +37,8 @@ export class TeamThread {
   constructor(readonly id: string) {}
 
   setView(view: P.TeamView): void {
-    const sessions = new Map((view.who ?? []).filter((one) => one.session).map((one) => [one.name, one.session!]))
-    for (const one of view.who ?? []) this.colourOf(one.name)
+    const sessions = new Map((view.who ?? []).filter((member) => member.session).map((member) => [member.name, member.session!]))
+    for (const member of view.who ?? []) this.colourOf(member.name)
     if (JSON.stringify([...sessions]) !== JSON.stringify([...this.sessions.peek()])) this.sessions.value = sessions
     this.view.value = view
     const names = new Set(view.members)
@@ -47,8 +47,8 @@ export class TeamThread {
 
   /** Applies entries that follow the known ones, or come before them. */
   addEntries(entries: readonly P.TeamEntry[]): void {
-    const newer = this.toRows(entries.filter((one) => one.seq > this.lastSeq))
-    const older = this.lastSeq ? this.toRows(entries.filter((one) => one.seq < this.firstSeq)) : []
+    const newer = this.toRows(entries.filter((entry) => entry.seq > this.lastSeq))
+    const older = this.lastSeq ? this.toRows(entries.filter((entry) => entry.seq < this.firstSeq)) : []
     for (const { seq } of entries) {
       this.lastSeq = Math.max(this.lastSeq, seq)
       this.firstSeq = Math.min(this.firstSeq, seq)
@@ -74,7 +74,7 @@ export class TeamThread {
 
   toggleAddressed(name: string): void {
     const before = this.addressed.peek()
-    this.addressed.value = before.includes(name) ? before.filter((one) => one !== name) : [...before, name]
+    this.addressed.value = before.includes(name) ? before.filter((addressee) => addressee !== name) : [...before, name]
   }
 
   private toRows(entries: readonly P.TeamEntry[]): Omit<TeamRow, 'number'>[] {
@@ -90,10 +90,10 @@ export class TeamThread {
     switch (entry.type) {
       case 'started': return { kind: 'task', by: entry.by ?? '', text: entry.task }
       case 'turn_began': return undefined // who works is said below the rows, for as long as they do
-      case 'person_spoke': return this.said(entry, true, 0)
-      case 'member_called': return this.said(entry, false, 0)
+      case 'person_spoke': return this.messageRow(entry, true, 0)
+      case 'member_called': return this.messageRow(entry, false, 0)
       case 'turn_ended':
-        if (entry.status === 'success') return this.said(entry, false, entry.cost_usd ?? 0)
+        if (entry.status === 'success') return this.messageRow(entry, false, entry.cost_usd ?? 0)
         if (entry.status === 'indeterminate') return notice(`The turn of ${entry.member} was cut off by a restart. It goes on.`, 'warning')
         return notice(`The turn of ${entry.member} ${TURN_LABELS[entry.status] ?? 'failed'}${entry.error ? `: ${entry.error}` : ''}`, entry.status === 'interrupted' || entry.status === 'cancelled' ? 'warning' : 'bad')
       case 'held': return notice(`Put on hold${by}`, 'warning')
@@ -108,7 +108,7 @@ export class TeamThread {
     }
   }
 
-  private said(entry: P.TurnEnded | P.MemberCalled | P.PersonSpoke, person: boolean, cost_usd: number): TeamRowContent {
+  private messageRow(entry: P.TurnEnded | P.MemberCalled | P.PersonSpoke, person: boolean, cost_usd: number): TeamRowContent {
     const markers = entry.markers ?? {}
     const steers = Object.keys(markers).length > 0
     const text = [steers ? withoutMarkers(entry.text ?? '') : entry.text ?? '', voteText(markers)].filter(Boolean).join('\n\n')
@@ -144,10 +144,10 @@ export function withoutMarkers(text: string): string {
   const lines = text.split('\n')
   let fence = ''
   const plain = lines.map((line) => {
-    const found = /^ {0,3}(`{3,}|~{3,})(.*)$/.exec(line)
-    if (!fence && !found) return !/^(?: {4}|\t|\s*>)/.test(line)
-    if (!fence) fence = found![1]!
-    else if (found?.[1]!.startsWith(fence) && !found[2]!.trim()) fence = ''
+    const match = /^ {0,3}(`{3,}|~{3,})(.*)$/.exec(line)
+    if (!fence && !match) return !/^(?: {4}|\t|\s*>)/.test(line)
+    if (!fence) fence = match![1]!
+    else if (match?.[1]!.startsWith(fence) && !match[2]!.trim()) fence = ''
     return false
   })
   while (lines.length && (!lines.at(-1)!.trim() || (plain[lines.length - 1] && MARKER.test(lines.at(-1)!.trim())))) lines.pop()

@@ -21,7 +21,7 @@ export function teamState({ status, waiting_for }: P.TeamRecord): TeamState {
 export const TEAM_LABELS: Record<TeamState, string> = { working: 'Working', waiting: 'Needs you', held: 'On hold', ended: 'Ended' }
 const CHIPS: Record<TeamState, string> = { working: 'working', waiting: 'waiting', held: '', ended: '' }
 
-export const waitingTeams = computed(() => [...teams.value.values()].filter((one) => teamState(one) === 'waiting').sort((one, other) => (one.active_at ?? 0) - (other.active_at ?? 0)))
+export const waitingTeams = computed(() => [...teams.value.values()].filter((team) => teamState(team) === 'waiting').sort((team, other) => (team.active_at ?? 0) - (other.active_at ?? 0)))
 
 /** Who works and who is waited for. */
 export function teamActivity({ status, speaking, waiting_for, reason }: P.TeamRecord): string {
@@ -41,8 +41,8 @@ export function TeamChip({ team }: { team: P.TeamRecord }) {
 
 /** The most urgent first: those that wait for a person, those that go on, those that are over. */
 export function sortTeams(all: Iterable<P.TeamRecord>): P.TeamRecord[] {
-  const rank = (one: P.TeamRecord) => ({ waiting: 0, working: 1, held: 1, ended: 2 })[teamState(one)]
-  return [...all].sort((one, other) => rank(one) - rank(other) || (other.active_at ?? 0) - (one.active_at ?? 0))
+  const rank = (team: P.TeamRecord) => ({ waiting: 0, working: 1, held: 1, ended: 2 })[teamState(team)]
+  return [...all].sort((team, other) => rank(team) - rank(other) || (other.active_at ?? 0) - (team.active_at ?? 0))
 }
 
 const FIRST_SHOWN = 50

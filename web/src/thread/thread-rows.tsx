@@ -86,8 +86,8 @@ const noteText = (note: P.Warning | P.Status): string => (note.type === 'warning
 function NotesRow({ notes }: { notes: readonly (P.Warning | P.Status)[] }) {
   const [open, setOpen] = useState(false)
   const warnings = notes.filter((note) => note.type === 'warning').length
-  const one = (note: P.Warning | P.Status, index: number) => <p key={index} class={note.type === 'warning' ? 'note warning' : 'note'}>{note.type === 'warning' && <Icon name="warn" />} {visible(noteText(note))}</p>
-  if (notes.length === 1 && noteText(notes[0]!).length <= LONG_NOTE) return one(notes[0]!, 0)
+  const noteLine = (note: P.Warning | P.Status, index: number) => <p key={index} class={note.type === 'warning' ? 'note warning' : 'note'}>{note.type === 'warning' && <Icon name="warn" />} {visible(noteText(note))}</p>
+  if (notes.length === 1 && noteText(notes[0]!).length <= LONG_NOTE) return noteLine(notes[0]!, 0)
   const count = (number: number, word: string) => (number ? `${number} ${word}${number === 1 ? '' : 's'}` : '')
   return (
     <div class="fold">
@@ -97,7 +97,7 @@ function NotesRow({ notes }: { notes: readonly (P.Warning | P.Status)[] }) {
         {!open && <span class="fold-line">{visibleLine(noteText(notes[0]!))}</span>}
         <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
       </button>
-      {open && <div class="fold-body">{notes.map(one)}</div>}
+      {open && <div class="fold-body">{notes.map(noteLine)}</div>}
     </div>
   )
 }
@@ -151,7 +151,7 @@ function ToolRow({ use, result, output, unfinished, ask, answer, session, marked
   const state = result?.status ?? (unfinished ? 'over' : 'running')
   const text = result?.output ?? output
   const reason = answerReason(answer)
-  const asked = state === 'running' && !open && [...asks.value.values()].some((one) => one.session === session && one.ask.tool === use.id)
+  const asked = state === 'running' && !open && [...asks.value.values()].some((record) => record.session === session && record.ask.tool === use.id)
   if (asked) return null // the card of the ask says all of it
   const paths = action.kind === 'read' ? [action.path] : action.kind === 'edit' ? action.paths : []
   return (
@@ -240,7 +240,7 @@ function DiffRow({ diff, session }: { diff: P.Diff; session: string }) {
 
 function ErrorRow({ error, retry, session }: { error: P.Error; retry: string; session: string }) {
   const record = sessions.value.get(session)
-  const agent = nodes.value.get(record?.node ?? '')?.agents?.find((one) => one.name === record?.agent)
+  const agent = nodes.value.get(record?.node ?? '')?.agents?.find((candidate) => candidate.name === record?.agent)
   return (
     <div class={error.recoverable ? 'note warning' : 'error-row'} role={error.recoverable ? undefined : 'alert'}>
       <Icon name="warn" />

@@ -64,14 +64,14 @@ export class Thread {
     const fresh = frames.filter((frame) => !this.seenSeqs.has(frame.seq))
     if (!fresh.length) return false
     for (const frame of fresh) this.seenSeqs.add(frame.seq)
-    fresh.sort((one, other) => one.seq - other.seq)
+    fresh.sort((frame, other) => frame.seq - other.seq)
     const inOrder = fresh[0]!.seq > this.lastSeq
     this.lastSeq = Math.max(this.lastSeq, fresh.at(-1)!.seq)
     if (inOrder) {
       this.events.push(...fresh)
       for (const frame of fresh) this.applyEvent(frame)
     } else {
-      this.events = [...this.events, ...fresh].sort((one, other) => one.seq - other.seq)
+      this.events = [...this.events, ...fresh].sort((frame, other) => frame.seq - other.seq)
       this.rebuild()
     }
     this.publish()
@@ -321,13 +321,13 @@ export class Thread {
       last ??= row
       if (content.error.message === done.error) shown = row
     }
-    const said = shown || done.status === 'interrupted' ? { ...done, error: '' } : done
+    const shownDone = shown || done.status === 'interrupted' ? { ...done, error: '' } : done
     const retry = done.status === 'error' || done.status === 'timeout' ? this.prompt : ''
-    const error = said.error ? undefined : (shown ?? last)
+    const error = shownDone.error ? undefined : (shown ?? last)
     const content = error?.content.peek()
-    if (!error || content?.kind !== 'error') return { kind: 'done', done: said, retry }
+    if (!error || content?.kind !== 'error') return { kind: 'done', done: shownDone, retry }
     error.content.value = { ...content, retry }
-    return { kind: 'done', done: said, retry: '' }
+    return { kind: 'done', done: shownDone, retry: '' }
   }
 
   private remove(row: ThreadItem): void {
@@ -344,12 +344,12 @@ export class Thread {
 }
 
 /** Whether two contents come from the same events. */
-function sameContent(one: Content, other: Content): boolean {
-  const [left, right] = [one, other] as Record<string, unknown>[]
+function sameContent(content: Content, other: Content): boolean {
+  const [left, right] = [content, other] as Record<string, unknown>[]
   return Object.keys({ ...left, ...right }).every((name) => same(left![name], right![name]))
 }
 
-const same = (one: unknown, other: unknown): boolean =>
-  one === other || (Array.isArray(one) && Array.isArray(other) && one.length === other.length && one.every((part, index) => part === other[index]))
+const same = (value: unknown, other: unknown): boolean =>
+  value === other || (Array.isArray(value) && Array.isArray(other) && value.length === other.length && value.every((part, index) => part === other[index]))
 
 const UNNUMBERED = Number.MIN_SAFE_INTEGER

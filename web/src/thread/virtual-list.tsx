@@ -155,7 +155,7 @@ export class VirtualList<T extends ListRow> extends Component<Props<T>, { readon
     let shift = 0
     let grown = 0 // height added by the groups above
     const groups = entries.map((entry) => entry.target as HTMLElement).filter((element) => element.dataset.group !== undefined)
-    for (const element of groups.sort((one, other) => Number(one.dataset.group) - Number(other.dataset.group))) {
+    for (const element of groups.sort((group, other) => Number(group.dataset.group) - Number(other.dataset.group))) {
       const id = Number(element.dataset.group)
       const bounds = element.getBoundingClientRect()
       const more = bounds.height - (this.heights.get(id) ?? bounds.height)

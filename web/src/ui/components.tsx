@@ -38,7 +38,7 @@ export function Pane(props: { class?: string; label?: string; children: Componen
 }
 
 /** A path that is broken where its parts end, before it is broken inside a name. */
-export const PathText = ({ text }: { text: string }) => <>{text.split('/').map((part, place) => (place ? <>/<wbr />{part}</> : part))}</>
+export const PathText = ({ text }: { text: string }) => <>{text.split('/').map((part, index) => (index ? <>/<wbr />{part}</> : part))}</>
 
 const HOLD_MS = 900
 

@@ -37,10 +37,10 @@ md.renderer.rules.link_open = (tokens, index) => {
 
 /** The file that a link or an image without a server means, such as `docs/a.png` or `src/a.py#L12`. */
 function localPath(address: string): FilePlace | undefined {
-  const found = /^(?![a-z][a-z0-9+.-]*:|[/\\]{2}|[#?])([^#?\\]{1,500}?)(?::(\d{1,7}))?(?:\?[^#]*)?(?:#L?(\d{1,7})?.*)?$/i.exec(address.trim())
-  if (!found) return undefined
+  const match = /^(?![a-z][a-z0-9+.-]*:|[/\\]{2}|[#?])([^#?\\]{1,500}?)(?::(\d{1,7}))?(?:\?[^#]*)?(?:#L?(\d{1,7})?.*)?$/i.exec(address.trim())
+  if (!match) return undefined
   try {
-    return { path: decodeURIComponent(found[1]!), line: Number(found[2] ?? found[3] ?? 0) }
+    return { path: decodeURIComponent(match[1]!), line: Number(match[2] ?? match[3] ?? 0) }
   } catch {
     return undefined
   }
@@ -129,7 +129,7 @@ const Block = memo(({ text, final }: { text: string; final: boolean }) => {
   useEffect(() => {
     if (!final || !files) return
     linkPaths(box.current!, files)
-    const drawn = [...box.current!.querySelectorAll<HTMLElement>('[data-image]')].slice(0, MAX_IMAGES).map((place) => drawImage(place, files, text))
+    const drawn = [...box.current!.querySelectorAll<HTMLElement>('[data-image]')].slice(0, MAX_IMAGES).map((placeholder) => drawImage(placeholder, files, text))
     return () => drawn.forEach((undo) => undo())
   }, [html, final, files])
   return <div class="md" ref={box} dangerouslySetInnerHTML={{ __html: html }} />
@@ -139,13 +139,13 @@ const MAX_IMAGES = 8 // of a block
 const WorkImage = lazy(() => import('../files/file-view').then((module) => module.WorkImage))
 
 /** An image of the session's files in its place. Returns what takes it away. */
-function drawImage(place: HTMLElement, session: string, version: string): () => void {
-  const [path, words] = [place.dataset.image ?? '', place.textContent ?? '']
-  place.textContent = ''
-  render(<WorkImage from={fileAddress(session, path)} name={path} label={words.replace('🖼 ', '')} version={version} />, place)
+function drawImage(placeholder: HTMLElement, session: string, version: string): () => void {
+  const [path, words] = [placeholder.dataset.image ?? '', placeholder.textContent ?? '']
+  placeholder.textContent = ''
+  render(<WorkImage from={fileAddress(session, path)} name={path} label={words.replace('🖼 ', '')} version={version} />, placeholder)
   return () => {
-    render(null, place)
-    place.textContent = words
+    render(null, placeholder)
+    placeholder.textContent = words
   }
 }
 

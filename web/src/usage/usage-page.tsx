@@ -35,7 +35,7 @@ export function UsagePage() {
       </header>
       <div class="pane-scroll page usage-page">
         <div class="row wrap usage-tools">
-          <div class="filters" role="group" aria-label="Days">{RANGES.map((one) => <button key={one} type="button" class={one === days ? 'on' : ''} aria-pressed={one === days} onClick={() => choose(one)}>{one} days</button>)}</div>
+          <div class="filters" role="group" aria-label="Days">{RANGES.map((range) => <button key={range} type="button" class={range === days ? 'on' : ''} aria-pressed={range === days} onClick={() => choose(range)}>{range} days</button>)}</div>
           <div class="filters" role="group" aria-label="Measure">{MEASURES.map(([name, label]) => <button key={name} type="button" class={name === measure ? 'on' : ''} aria-pressed={name === measure} onClick={() => setMeasure(name)}>{label}</button>)}</div>
         </div>
         <Problem text={problem} />
@@ -134,7 +134,7 @@ function rowName(row: P.UsageRow, by: By): string {
 const HEADS: Readonly<Record<By, string>> = { day: 'Day', agent: 'Agent', project: 'Project', session: 'Session' }
 
 function UsageTable({ by, rows }: { by: By; rows: readonly P.UsageRow[] }) {
-  const count = (row: P.UsageRow, told: number | null | undefined) => (told == null ? '–' : `${isComplete(row, 'tokens') ? '' : '≥ '}${compactNumber(told)}`)
+  const count = (row: P.UsageRow, tokens: number | null | undefined) => (tokens == null ? '–' : `${isComplete(row, 'tokens') ? '' : '≥ '}${compactNumber(tokens)}`)
   return (
     <details class="usage-table">
       <summary>As a table</summary>

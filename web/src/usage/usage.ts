@@ -10,15 +10,15 @@ export const RANGES: readonly number[] = [7, 30, 90]
 export function valueOf(totals: P.UsageTotals, measure: Measure): number | undefined {
   if (measure === 'time') return totals.duration_s
   if (measure === 'cost') return totals.tokens.cost_usd ?? undefined
-  const told = [totals.tokens.input, totals.tokens.output].filter((one): one is number => one != null)
-  return told.length ? told.reduce((sum, one) => sum + one, 0) : undefined
+  const counts = [totals.tokens.input, totals.tokens.output].filter((count): count is number => count != null)
+  return counts.length ? counts.reduce((sum, count) => sum + count, 0) : undefined
 }
 
 /** Whether the value is all of it. What an agent does not tell is not guessed: then it is a lower bound. */
 export function isComplete(totals: P.UsageTotals, measure: Measure): boolean {
   if (measure === 'time') return true
-  const told = !totals.partial_turns && !totals.unknown_turns
-  return measure === 'tokens' ? told : told && totals.turns_with_cost === totals.turns
+  const complete = !totals.partial_turns && !totals.unknown_turns
+  return measure === 'tokens' ? complete : complete && totals.turns_with_cost === totals.turns
 }
 
 export function valueText(totals: P.UsageTotals, measure: Measure): string {
@@ -59,4 +59,4 @@ export function everyDay(rows: readonly P.UsageRow[], days: number, now: Date): 
 }
 
 export const byValue = (rows: readonly P.UsageRow[], measure: Measure): readonly P.UsageRow[] =>
-  [...rows].sort((one, other) => (valueOf(other, measure) ?? -1) - (valueOf(one, measure) ?? -1))
+  [...rows].sort((row, other) => (valueOf(other, measure) ?? -1) - (valueOf(row, measure) ?? -1))
