@@ -37,13 +37,13 @@ def check_extras(agent: str, arguments: Sequence[str], environment: Sequence[str
         problem = "a session adds arguments only with the policy full: they could change what its agent may do"
         raise UsageError(problem, field="arguments", hint=own)
     for each in environment:
-        found = _VARIABLE.fullmatch(each)
-        if found is None:
+        match = _VARIABLE.fullmatch(each)
+        if match is None:
             raise UsageError(f"{each[:100]!r} is not a variable", field="environment", hint="Write NAME=value.")
-        if found["name"].upper().startswith(OURS):
-            raise UsageError(f"{found['name']} is Tieline's own variable", field="environment", hint="Leave it out.")
-        if held and _STEERS.fullmatch(found["name"]):
-            problem = f"a session sets {found['name']} only with the policy full: it could change what its agent may do"
+        if match["name"].upper().startswith(OURS):
+            raise UsageError(f"{match['name']} is Tieline's own variable", field="environment", hint="Leave it out.")
+        if held and _STEERS.fullmatch(match["name"]):
+            problem = f"a session sets {match['name']} only with the policy full: it could change what its agent may do"
             raise UsageError(problem, field="environment", hint=own)
 
 

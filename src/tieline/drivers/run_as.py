@@ -38,14 +38,14 @@ def look_up_account(agent: str, name: str) -> Account:
     import pwd
 
     try:
-        found = pwd.getpwnam(name)
+        account = pwd.getpwnam(name)
     except (KeyError, ValueError):
         hint = "Name a user of this machine, or make one (useradd)."
         raise UsageError(f"{field}: there is no user {name!r}", field=field, hint=hint) from None
-    if found.pw_uid == 0:
+    if account.pw_uid == 0:
         hint = "Name a user who is not root, or leave run_as out."
         raise UsageError(f"{field}: {name!r} is root, who runs Tieline: that limits nothing", field=field, hint=hint)
-    return Account(found.pw_name, found.pw_dir, found.pw_shell)
+    return Account(account.pw_name, account.pw_dir, account.pw_shell)
 
 
 class RunAsDriver:
@@ -94,6 +94,6 @@ def chown_to_run_as(env: Mapping[str, str], *paths: str) -> None:
         import pwd
 
         with suppress(KeyError):  # the launch will say so
-            found = pwd.getpwnam(name)
+            account = pwd.getpwnam(name)
             for path in paths:
-                os.chown(path, found.pw_uid, found.pw_gid, follow_symlinks=False)
+                os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)

@@ -159,8 +159,12 @@ def _describe_call(tool: AcpToolCall) -> JsonObject:
     """What an agent that gives no input says in its place: Gemini has it in a text, for some tools as JSON."""
     with suppress(msgspec.DecodeError):
         return {**msgspec.json.decode(tool.text, type=dict[str, Any]), **({"title": tool.title} if tool.title else {})}
-    told = {"title": tool.title, "text": tool.text, "locations": [place.get("path") for place in tool.locations]}
-    return {name: value for name, value in told.items() if value}
+    description = {
+        "title": tool.title,
+        "text": tool.text,
+        "locations": [location.get("path") for location in tool.locations],
+    }
+    return {name: value for name, value in description.items() if value}
 
 
 def _withheld(preset: Preset, tool: AcpToolCall) -> str:

@@ -136,8 +136,8 @@ def overriding_rules(
         else:
             folders = repository_folders(cwd) if cwd else []
         for folder in folders:
-            if found := next(iter(sorted(folder.glob(pattern.removeprefix("~").removeprefix("/")))), None):
-                return f"/{found.relative_to(root)}"
+            if file := next(iter(sorted(folder.glob(pattern.removeprefix("~").removeprefix("/")))), None):
+                return f"/{file.relative_to(root)}"
     return ""
 
 

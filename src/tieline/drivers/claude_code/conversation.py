@@ -124,17 +124,17 @@ class ClaudeCodeConversation:
     async def offered_models(self) -> ModelList:
         """As it named them in the handshake: nothing is asked for."""
         assert self._client is not None
-        told: Any = await self._client.get_server_info() or {}
-        return model_list((one.get("value"), _efforts(one)) for one in mappings(told.get("models")))
+        info: Any = await self._client.get_server_info() or {}
+        return model_list((model.get("value"), _efforts(model)) for model in mappings(info.get("models")))
 
     async def warm_up(self) -> None:
         """It counts its instructions and tools, for which it makes them. A summary it counts without its vendor."""
         await self._transport.request({"subtype": "get_context_usage", "detail": "summary"})
 
     def _start_failed(self, otherwise: str) -> AgentStartFailed:
-        said = [event.message for event in self._held_events if isinstance(event, Error)]
+        errors = [event.message for event in self._held_events if isinstance(event, Error)]
         rubbish = [line.decode(errors="replace") for line in self._garbage_lines]
-        words = "\n".join([*said, self._process.stderr.strip(), *rubbish])
+        words = "\n".join([*errors, self._process.stderr.strip(), *rubbish])
         status = self._process.returncode
         how = (
             otherwise if status is None or len(self._garbage_lines) > MAX_GARBAGE else f"it exited with status {status}"
@@ -273,8 +273,8 @@ class ClaudeCodeConversation:
             return  # what was said too late for this answer gets one of its own
         self._emit(self._normaliser.turn_diff())
         usage = "partial" if turn.interrupted else done.usage
-        told = {name: getattr(done, name) for name in ("error", "text", "tokens", "native_id", "turns")}
-        turn.done(done.status, usage=usage, **told)
+        fields = {name: getattr(done, name) for name in ("error", "text", "tokens", "native_id", "turns")}
+        turn.done(done.status, usage=usage, **fields)
         self._normaliser.next_turn()
 
     def _on_garbage(self, line: bytes) -> None:

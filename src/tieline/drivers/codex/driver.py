@@ -117,11 +117,11 @@ class Codex:
         async with self._lease(Spec(cwd=cwd, env=env)) as server:
             try:
                 await server.ready()
-                told: Any = await server.peer.request("model/list", {"limit": MAX_MODELS}, timeout=LIST_S)
+                response: Any = await server.peer.request("model/list", {"limit": MAX_MODELS}, timeout=LIST_S)
                 return model_list(
-                    (one.get("model"), [level.get("reasoningEffort") for level in mappings(levels)])
-                    for one in mappings(told.get("data"))
-                    for levels in [one.get("supportedReasoningEfforts")]
+                    (model.get("model"), [level.get("reasoningEffort") for level in mappings(levels)])
+                    for model in mappings(response.get("data"))
+                    for levels in [model.get("supportedReasoningEfforts")]
                 )
             except (PeerGone, RpcError, TimeoutError, AttributeError) as error:
                 raise AgentStartFailed(self.name, f"it does not list its models:  {error or 'no answer'}") from None

@@ -71,7 +71,7 @@ async def read_diff(files: Callable[[], Awaitable[Any]]) -> Diff | None:
     not say."""
     with suppress(OpenCodeError, ServerUnreachable, TimeoutError, KeyError):
         async with asyncio.timeout(DIFF_S):
-            found = await files()
-        if patch := "".join(each.get("patch") or "" for each in found):
-            return Diff(patch, tuple(each["file"] for each in found))
+            diffs = await files()
+        if patch := "".join(each.get("patch") or "" for each in diffs):
+            return Diff(patch, tuple(each["file"] for each in diffs))
     return None

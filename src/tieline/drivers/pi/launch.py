@@ -66,10 +66,10 @@ def launch_command(command: Sequence[str], args: Sequence[str], spec: Spec, dire
     if spec.disallowed_tools:
         argv += ["--exclude-tools", ",".join(spec.disallowed_tools)]
     config = str(Path(directory, "tieline-pi.json"))
-    told: dict[str, Any] = {"mark": MARK, "unasked": UNASKED}
+    settings: dict[str, Any] = {"mark": MARK, "unasked": UNASKED}
     if free:
-        told["known"] = KNOWN  # nothing is held back: Pi's other tools need nobody's permission
-    files = {config: msgspec.json.encode(told).decode()}
+        settings["known"] = KNOWN  # nothing is held back: Pi's other tools need nobody's permission
+    files = {config: msgspec.json.encode(settings).decode()}
     if spec.system:  # in a file: as an argument a text that names a file would be read as one
         path = str(Path(directory, "tieline-system.md"))
         files[path] = spec.system

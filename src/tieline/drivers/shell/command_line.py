@@ -204,7 +204,7 @@ def _tables(match: Match) -> Iterable[Mapping[str, Any]]:
 
 def _placeholders(templates: Iterable[str]) -> set[str]:
     """The placeholders in these arguments."""
-    return {found[2] for template in templates for found in _PLACEHOLDER.finditer(template) if found[2]}
+    return {match[2] for template in templates for match in _PLACEHOLDER.finditer(template) if match[2]}
 
 
 def _fill(argv: list[str], templates: Iterable[str], values: Mapping[str, str]) -> None:
@@ -213,7 +213,7 @@ def _fill(argv: list[str], templates: Iterable[str], values: Mapping[str, str]) 
         if any(not values[name] for name in _placeholders([template])):
             continue
         # In one pass: what looks like a placeholder inside a prompt stays what it is.
-        argument = _PLACEHOLDER.sub(lambda found: values[found[2]] if found[2] else f"{{{found[1]}}}", template)
+        argument = _PLACEHOLDER.sub(lambda match: values[match[2]] if match[2] else f"{{{match[1]}}}", template)
         free = template.startswith(("{prompt}", "{system}"))
         if free and argument.startswith("-") and argv[-1:] != ["--"]:
             argument = f" {argument}"
