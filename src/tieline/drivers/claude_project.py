@@ -25,7 +25,8 @@ class _Settings(Struct, frozen=True):
 
 
 def repository_denials(cwd: str) -> tuple[str, ...]:
-    """What a repository's settings deny: that can only take away."""
+    """The rules by which a repository's settings deny something. They are safe to follow: they only take rights
+    away."""
     denials: list[str] = []
     for name in PROJECT_SETTINGS[:2]:
         with suppress(OSError, msgspec.MsgspecError):

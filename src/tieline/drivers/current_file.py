@@ -34,10 +34,10 @@ class Unreadable(Exception):
 
 
 def read_text(path: str, cwd: str = "") -> str | None:
-    """What is in the file; None: there is no such file. Raises Unreadable."""
+    """The text of the file. None: there is no such file. Raises Unreadable."""
     file = Path(cwd, path)
     try:
-        _check(file.stat())  # before it is opened, which alone can do something to a device
+        _check(file.stat())  # before it is opened: opening a device can already have an effect
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             _check(os.fstat(descriptor))

@@ -27,7 +27,7 @@ _STEERS = re.compile(
 
 
 def check_extras(agent: str, arguments: Sequence[str], environment: Sequence[str], *, held: bool) -> None:
-    """Refuse what a session may not add. `held`: there is a policy that the agent is held to."""
+    """Refuse what a session may not add. `held`: the agent is held to a policy."""
     own = f"On that machine, `args` and `env` of an agent in tieline.toml may: see [agents.NAME]. {agent} itself stays."
     for field, given in (("arguments", arguments), ("environment", environment)):
         if len(given) > MAX_EXTRAS or any(len(each) > MAX_EXTRA or "\0" in each for each in given):

@@ -82,8 +82,8 @@ class ModelListFile:
 
 
 async def ask_models(driver: Driver, config: Config, cwd: str = "") -> ModelList:
-    """What the agent tells when it is asked: about a directory, or by default about none. Raises AgentError, and
-    Unsupported for one that tells its models in a session only."""
+    """Ask the agent for its models in a directory, or by default outside of any project. Raises AgentError, and
+    Unsupported for an agent that lists its models only in a session."""
     import asyncio
 
     if not isinstance(driver, ListsModels):
@@ -131,18 +131,18 @@ def unlisted_model(models: ModelList, wanted: str) -> str:
 
 
 def mappings(value: object) -> list[Mapping[str, object]]:
-    """Those of a list, whatever an agent has put there."""
+    """The mappings among the elements of a list. Empty: an agent sent something else than a list."""
     listed = cast("list[object]", value) if isinstance(value, list) else []
     return [cast("Mapping[str, object]", element) for element in listed if isinstance(element, Mapping)]
 
 
 def model_names(names: Iterable[object]) -> tuple[str, ...]:
-    """An agent's own list, as far as it is one of names."""
+    """The valid names in an agent's own list."""
     return _names(names, MAX_MODELS)
 
 
 def model_list(models: Iterable[tuple[object, Iterable[object] | None]], *, certain: bool = False) -> ModelList:
-    """From pairs of a model and its efforts, in the agent's own words; None: it does not tell them."""
+    """From pairs of a model and its efforts, in the agent's own words. None: the agent does not list the efforts."""
     efforts = {name: levels for name, levels in models if isinstance(name, str)}
     names = model_names(efforts)
     known = {name: _names(levels, MAX_EFFORTS) for name in names if (levels := efforts[name]) is not None}

@@ -29,7 +29,7 @@ class Account(Struct, frozen=True):
 
 
 def look_up_account(agent: str, name: str) -> Account:
-    """The user that an agent shall run as. Raises UsageError when it cannot be."""
+    """The account that an agent shall run as. Raises UsageError if an agent cannot run as that user."""
     field = f"agents.{agent}.run_as"
     if sys.platform != "linux":
         raise UsageError(f"{field} is for Linux", field=field, hint=NODE_HINT)
@@ -89,7 +89,7 @@ def with_run_as(driver: Driver, receipt: Receipt) -> Receipt:
 
 
 def chown_to_run_as(env: Mapping[str, str], *paths: str) -> None:
-    """These files, which we made for an agent, are its user's if it has one."""
+    """Give these files, which we made for an agent, to the user that the agent runs as, if it has one."""
     if name := env.get(process_table.RUN_AS):
         import pwd
 

@@ -36,7 +36,8 @@ def unchanged_hunk(path: str, text: str, heading: str) -> str:
 
 
 def replacement_diff(path: str, text: str, old: str, new: str, *, everywhere: bool = False) -> str:
-    """What replacing a part of a text does to it, at its first place or at every one. Empty: it is not in there."""
+    """The diff of replacing a part of a text, at its first occurrence or at every one. Empty: the text does not have
+    it."""
     positions: list[int] = []
     position = text.find(old) if old else -1
     while position >= 0 and (everywhere or not positions):
@@ -46,7 +47,7 @@ def replacement_diff(path: str, text: str, old: str, new: str, *, everywhere: bo
         return ""
     before = split_lines(text)
     starts = [0, *accumulate(map(len, before))]
-    blocks: list[tuple[int, int, list[int]]] = []  # the first and the last line, and the places in there
+    blocks: list[tuple[int, int, list[int]]] = []  # the first and the last line, and the positions in between
     for position in positions:
         first = bisect_right(starts, position) - 1
         last = min(bisect_right(starts, position + len(old)) - 1, len(before) - 1)

@@ -33,4 +33,5 @@ def claude_program(command: Sequence[str], env: Mapping[str, str]) -> tuple[str,
             glibc = [each for each in programs if each not in musl]
             if chosen := (glibc or musl) if platform.libc_ver()[0] else (musl or glibc):
                 return (str(chosen[0]),)
-    return (*command, "--cli")  # it was installed by what starts it, such as npx: the adapter knows, but is slow
+    # A launcher such as npx installs the adapter at its start: the adapter itself knows the program, but is slow.
+    return (*command, "--cli")

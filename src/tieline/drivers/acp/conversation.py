@@ -245,8 +245,8 @@ class AcpConversation:
             turn.fail(f"{type(error).__name__}: {error}", native_id=self.native_id)
 
     def _complete_turn(self, turn: Turn, result: Mapping[str, Any]) -> None:
-        """The turn is over. In version 1 of the protocol the prompt's response says so; in version 2 another
-        message will, so nothing but this knows about the end."""
+        """End the turn. In version 1 of the protocol the prompt's response says that it is over, in version 2 another
+        message will: so only this method knows about the end."""
         normaliser = self._normaliser
         normaliser.end()
         reason = code = result.get("stopReason", "")
@@ -254,18 +254,18 @@ class AcpConversation:
         status = OUTCOMES.get(reason, "error")
         error = STOP_REASONS.get(reason, f"it stopped: {reason}") if status == "error" else ""
         denied = normaliser.denied if status == "success" else normaliser.any_denied if status == "interrupted" else ""
-        if denied:  # whatever the agent calls it: neither was the prompt answered, nor did anybody interrupt
+        if denied:  # the agent may call it a success or an interruption; it is neither
             status, error, code = "error", f"the agent ended the turn because this was denied: {denied}", "denied"
         elif status == "success" and normaliser.unanswered:
             status, error = "error", "the agent ended the turn without an answer"
-        elif status == "success" and normaliser.told_error:
-            status, error, code = "error", normaliser.told_error, "agent"
+        elif status == "success" and normaliser.reported_error:
+            status, error, code = "error", normaliser.reported_error, "agent"
         if error and not turn.interrupted:
             turn.emit(Error(error, code))
         self._keep_unheard(turn)
         usage = normaliser.usage_of(tokens)
-        if usage == "complete" and (status == "interrupted" or normaliser.told_error):
-            usage = "partial"  # the model call that was broken off, or failed, told nothing of what it cost
+        if usage == "complete" and (status == "interrupted" or normaliser.reported_error):
+            usage = "partial"  # the model call that was broken off, or that failed, did not report its cost
         turn.done(status, error=error, tokens=tokens, usage=usage, native_id=self.native_id)
 
     def _keep_unheard(self, turn: Turn) -> None:

@@ -288,7 +288,7 @@ class Acp:
                 return talk.offered_models
 
     def _left_out(self, spec: Spec) -> tuple[str, ...] | None:
-        """What the agent does not read of the repository's own settings; None: they count, or it has no way to leave
+        """The repository's own settings that the agent does not read. None: it reads them all, or has no way to leave
         them out."""
         settings = self.preset.repository
         leaves_out = settings.env or settings.files or settings.session_meta
@@ -321,7 +321,7 @@ class Acp:
         return (*warnings, Warning(f"{self.name} starts no MCP servers in a repository that is not trusted: {servers}"))
 
     def _instructed(self, spec: Spec) -> Spec:
-        """With the instructions that the agent leaves out together with the repository's settings."""
+        """The options, with the repository's instructions, which the agent leaves out together with its settings."""
         instructions = repository_instructions(spec.cwd, self.preset.repository.instructions)
         return replace(spec, system="\n\n".join(filter(None, (instructions, spec.system))))
 
@@ -361,10 +361,10 @@ class Acp:
             await cancel_and_wait(task, gone)
 
     async def _version(self, path: str, env: Mapping[str, str]) -> tuple[str, str]:
-        """(version, problem) as the program tells them."""
+        """The version that the program prints, and the problem if it prints none."""
         problem = ""
         rest = self._command[1:]
-        # A subcommand (`my-agent acp`) may know no --version, or speak ACP instead of saying it.
+        # A subcommand (`my-agent acp`) may have no option --version, or speak ACP instead of printing the version.
         for given in dict.fromkeys((rest, () if all(map(SUBCOMMAND.fullmatch, rest)) else rest)):
             try:
                 answer = await ask_version([path, *given, "--version"], {**self.preset.env, **env})

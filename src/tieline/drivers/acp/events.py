@@ -133,7 +133,7 @@ class AcpNormaliser:
         self._close_item()
         call: JsonObject = request["toolCall"]
         tool = self._get_tool(call, begins=True)
-        command = self._told_command(call)
+        command = self._command_in_text(call)
         if command and not _begins_with(tool.argument("command"), command, self._traits.cut_mark):
             tool = self._new_tool(call)  # its id is another call's, too
         tool.mcp = tool.mcp or self._is_mcp(request)
@@ -166,9 +166,9 @@ class AcpNormaliser:
         return self._denied
 
     @property
-    def told_error(self) -> str:
-        """The turn's last words, where they are an error of the agent's and not an answer of the model's: they are all
-        that the turn says, or came in one piece, as no model speaks."""
+    def reported_error(self) -> str:
+        """The turn's last text, if it is an error of the agent and not an answer of the model: it is the turn's only
+        text, or it came in one piece, which a model's answer does not."""
         if self._failed:
             return self._last_text or "the agent does not say why"
         alone = self._last_text if self._texts == 1 and not self._tools else ""
@@ -334,8 +334,8 @@ class AcpNormaliser:
         tool = self._tools[id] = AcpToolCall(self._tool_name(call, id), id if uses == 1 else f"{id} ({uses})")
         return tool
 
-    def _told_command(self, call: JsonObject) -> str:
-        """The command, or its beginning, where the text of an ask tells it."""
+    def _command_in_text(self, call: JsonObject) -> str:
+        """The command, or its beginning, if the text of an ask contains it."""
         asked = AcpToolCall("", "")
         asked.merge(call)
         commands = (asked.text.partition(prefix)[2] for prefix in self._traits.command_prefixes)
@@ -432,14 +432,14 @@ def _matches(patterns: Iterable[str], text: str) -> bool:
 
 
 def _begins_with(known: str, excerpt: str, cut_mark: str) -> bool:
-    """Whether what is known of a command, if anything, is what an ask tells the beginning of. A cut may go through a
-    character, of which nothing can be said then."""
+    """Whether the known command begins with the excerpt that an ask shows; true for an unknown command. The excerpt may
+    be cut within a character, which is not compared then."""
     beginning = excerpt.removesuffix(cut_mark).removesuffix(BROKEN_CHARACTER) if excerpt.endswith(cut_mark) else excerpt
     return not known or known.startswith(beginning)
 
 
 def _tokens(usage: Any) -> dict[str, int]:
-    """What is told of each field of Tokens."""
+    """The fields of Tokens that the agent reports."""
     if not isinstance(usage, dict):
         return {}
     counts = cast("Mapping[str, Any]", usage)

@@ -15,7 +15,8 @@ OURS = ("warm", "system", "arguments")
 
 
 def merge_observed(preset: Preset, can: Mapping[str, Any], observed: ObservedFeatures) -> Features:
-    """`can` is the configuration's: it may keep a feature from being used, but not make the agent have it."""
+    """The features that the agent was seen to have. `can` comes from the configuration: it may switch a feature off,
+    but not add one."""
     return replace(
         preset.features,
         resume=observed.resume and can.get("resume") is not False,
@@ -28,7 +29,7 @@ def merge_observed(preset: Preset, can: Mapping[str, Any], observed: ObservedFea
 
 
 def unconfirmed(preset: Preset, features: Features, observed: ObservedFeatures) -> tuple[str, ...]:
-    """What the agent says nothing about, and no session of its has shown."""
+    """The features that the agent says nothing about, and that none of its sessions has shown."""
     known = {*OURS, "resume", "fork", "attachments", *observed.shown}
     if not _model_by_argument(preset, observed):
         known.add("model")
@@ -36,7 +37,7 @@ def unconfirmed(preset: Preset, features: Features, observed: ObservedFeatures) 
 
 
 def _model_by_argument(preset: Preset, observed: ObservedFeatures) -> bool:
-    """The model is an argument of the program (no session speaks of that), or no new session was opened yet."""
+    """Whether the model is an argument of the program, which no session reports, or no new session was opened yet."""
     return bool(preset.model_args) or observed.model is None
 
 

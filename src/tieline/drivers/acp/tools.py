@@ -82,7 +82,7 @@ class AcpToolCall:
         self.content = [block for block in self.content if block.get("type") != "content"]
 
     def take_replacements(self, replacements: Replacements) -> None:
-        """What an edit of one file replaces is told by its input alone."""
+        """Take the diffs of an edit of one file from its input: the agent reports them nowhere else."""
         if self.kind != "edit" or len(self.locations) != 1 or self.arguments.get("command") != replacements.command:
             return
         entries = [
@@ -133,7 +133,8 @@ class AcpToolCall:
 
     @property
     def made_everywhere(self) -> list[bool]:
-        """Of each change, whether it is made wherever its text is. Some tell it of all, some (Vibe) of each."""
+        """For each change, whether it replaces every occurrence of its text. Some agents say so once for all changes,
+        others (Vibe) for each."""
         changes = mappings(self.arguments.get("changes")) or [self.arguments]
         flags = [any(change.get(name) is True for name in EVERYWHERE) for change in changes]
         count = len(self.diffs)

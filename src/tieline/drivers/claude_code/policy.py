@@ -107,7 +107,7 @@ class ToolPermissions:
     async def build_ask(
         self, name: str, given: Mapping[str, Any], original: Mapping[str, Any], context: PermissionContext
     ) -> Ask:
-        """The ask for a permission request. `said` is the call as the model made it."""
+        """The ask for a permission request. `original` is the input of the call as the model made it."""
         self._ask_count += 1
         tool = context.tool_use_id or ""
         number = f"ask-{self._ask_count}-{tool}"

@@ -39,5 +39,5 @@ def _attachment_block(attachment: Attachment) -> JsonDict:
 
 
 def hook_output(event: str, **fields: Any) -> JsonDict:
-    """What a hook of ours answers."""
+    """The answer of one of our hooks."""
     return {"hookSpecificOutput": {"hookEventName": event, **fields}}

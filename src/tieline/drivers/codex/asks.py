@@ -196,7 +196,8 @@ def _elicitation(params: JsonObject, normaliser: CodexNormaliser) -> AskAndRespo
 
 
 def _find_mcp_call(server: str, message: str, given: JsonObject, normaliser: CodexNormaliser) -> tuple[str, Mcp]:
-    """The call that is asked about, which names neither its id nor, but in words for people, its tool."""
+    """The call that an ask is about. The ask names neither the call's id nor, except in its text for people, the
+    tool."""
     calls = [(tool, action) for tool, action in normaliser.actions.items() if isinstance(action, Mcp)]
     calls = [(tool, action) for tool, action in calls if action.server == server and f'"{action.tool}"' in message]
     for tool, action in calls:

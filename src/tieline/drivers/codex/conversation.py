@@ -195,7 +195,7 @@ class CodexConversation:
     def _on_turn_ended(self, ended_turn: Mapping[str, Any]) -> None:
         turn = self._turn
         if turn is None or turn.ended or ended_turn["id"] != self._turn_id:
-            self._foreign_turn = ended_turn  # a turn that we gave up, or did not ask for
+            self._foreign_turn = ended_turn  # a turn that we gave up, or that the agent began itself
             return
         self._read_rollout()
         self._withdraw_asks()
@@ -225,7 +225,7 @@ class CodexConversation:
         try:
             parsed_request = parse_request(method, params, normaliser, self._spec.policy)
         except (LookupError, TypeError, AttributeError):
-            parsed_request = None  # another version's shape
+            parsed_request = None  # another version of Codex has another shape
         if parsed_request is None:
             normaliser.emit(Other({"method": method, "params": params}, SOURCE))
             normaliser.emit(Warning(f"Codex asked for {method}, which Tieline does not know; it was refused"))

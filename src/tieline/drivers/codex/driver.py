@@ -113,7 +113,7 @@ class Codex:
                 await conversation.close(last=server.users == 1)
 
     async def list_models(self, cwd: str, env: Mapping[str, str]) -> ModelList:
-        """Those that it shows to people. It takes others too: what a name means is for the provider to say."""
+        """The models that Codex shows to people. It takes others too: the provider decides what a name means."""
         async with self._lease(Spec(cwd=cwd, env=env)) as server:
             try:
                 await server.ready()

@@ -70,7 +70,8 @@ def launch_command(
 
 
 def _native_binary(script: str) -> str:
-    """The program that the npm package's script would start: in the package for this platform, as Node finds it."""
+    """The program that the npm package's script would start: from the package for this platform, looked for as Node
+    does."""
     package, target = TARGETS.get((sys.platform, machine()), ("", ""))
     root = script.rsplit("/", 2)[0]
     folders = [f"{root.rpartition('/')[0]}/codex-{package}"]

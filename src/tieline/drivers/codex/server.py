@@ -92,7 +92,7 @@ class CodexServer:
             nonsense.cancel()
 
     async def failed(self, error: Exception) -> AgentStartFailed:
-        """Why it did not come up, with its last words."""
+        """The error that says why the server did not start, with its last output."""
         if isinstance(error, RpcError):
             return AgentStartFailed(self._agent, error.message)
         printed = f"; it printed {self._garbage_lines[0][:200]!r}" if self._garbage_lines else ""

@@ -40,7 +40,7 @@ FEATURES = {
 
 
 def thread_params(spec: Spec, codex_controls: CodexControls, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """What a thread is started, resumed or forked with."""
+    """The parameters with which a thread is started, resumed or forked."""
     config: dict[str, Any] = {**_dotted(overrides), **FEATURES, **codex_controls.config}
     if not codex_controls.trusts_repositories:
         # Codex takes a folder for trusted that it has once opened without a sandbox.

@@ -172,7 +172,8 @@ class OpenCode:
         return await asyncio.to_thread(settings_left_out, spec.cwd, PROJECT_SETTINGS, home, TRUST)
 
     async def _instructed(self, spec: Spec) -> Spec:
-        """With the instructions that our own server leaves out together with a repository's settings."""
+        """The options, with the repository's instructions, which our own server leaves out together with its
+        settings."""
         if not self._leaves_out(spec):
             return spec
         instructions = await asyncio.to_thread(repository_instructions, spec.cwd, INSTRUCTIONS)
@@ -295,7 +296,8 @@ class _SharedServer:
 
 
 async def _models(server: OpenCodeServer, cwd: str) -> dict[str, tuple[str, ...]]:
-    """Of all providers that are set up, also by the directory's own configuration: each with its efforts."""
+    """The models, each with its efforts, of all providers that are set up, also by the directory's own
+    configuration."""
     response = await server.request("GET", "/config/providers", cwd)
     return {
         f"{provider['id']}/{name}": tuple(model.get("variants") or ())

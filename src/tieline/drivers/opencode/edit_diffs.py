@@ -58,7 +58,7 @@ def _preview(tool: str, given: JsonObject, metadata: JsonObject, plain: Edit, cw
 
 
 def _restore_indentation(patch: str, text: str, path: str) -> tuple[str, str]:
-    """The hunks with the indentation that the file has, and what has to be said about them."""
+    """The hunks with the indentation that the file has, and a note about them for the reader; empty: none is needed."""
     start = HUNK.search(patch)
     hunks = split_lines(patch[start.start() :].rstrip("\n") + "\n") if start else []
     before = split_lines(text)

@@ -147,7 +147,7 @@ class OpenCodeNormaliser:
         return text.end(part["text"], name, self._parents.get(part["sessionID"], ""))
 
     def feed_part(self, part: dict[str, Any]) -> Sequence[Event]:
-        """A part from the message list. An open text may have had deltas that we did not hear."""
+        """Take a part from the message list. A text that is still open may have had deltas that did not reach us."""
         events = self._part({"part": part})
         if (text := self._texts.get(part.get("id", ""))) is not None:
             text.complete = False
@@ -158,7 +158,7 @@ class OpenCodeNormaliser:
         return events
 
     def _step(self, part: dict[str, Any]) -> Sequence[Event]:
-        """The end of a model call, with what it cost."""
+        """Take the end of a model call, with its cost."""
         tokens, cache = part["tokens"], part["tokens"]["cache"]
         new = (tokens["input"], tokens["output"], cache["read"], cache["write"], tokens["reasoning"], part["cost"])
         self._totals = [old + more for old, more in zip(self._totals, new, strict=True)]

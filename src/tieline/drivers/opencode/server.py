@@ -168,7 +168,8 @@ class OpenCodeServer:
         self._connect()
 
     async def _wait_for_url(self, process: Process) -> str:
-        """Its address. What it prints after that is read and dropped, so that it never waits for us."""
+        """The server's address. Its later output is read and dropped, so that the server never blocks on a full
+        pipe."""
         url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._watching = asyncio.create_task(self._watch(process, url))
         try:
@@ -239,7 +240,7 @@ def _import_client() -> None:
 
 
 def _error_reason(reply: Any) -> str:
-    """What an error answer says; OpenCode has several shapes of them."""
+    """The text of an error answer, which has several shapes in OpenCode."""
     if not isinstance(reply, dict):
         return reply if isinstance(reply, str) else ""
     answer = cast(dict[str, Any], reply)

@@ -79,7 +79,7 @@ class TurnState:
         return False
 
     def end(self, turn: Turn, normaliser: OpenCodeNormaliser) -> None:
-        """Say how it ended."""
+        """End the turn with its outcome."""
         if self.limit is not None:
             status, why = self.limit
             turn.done(status, error=why, tokens=normaliser.tokens, native_id=self._root, turns=normaliser.steps)
@@ -92,7 +92,8 @@ class TurnState:
 
 
 def past_limit(spec: Spec, normaliser: OpenCodeNormaliser) -> tuple[Outcome, str] | None:
-    """Whether a model call that is over was one too many, and why. One that ends the turn by itself never is."""
+    """The limit that the finished model call has reached, and why. None: no limit is reached, or the call ended the
+    turn."""
     if normaliser.step_reason != "tool-calls":
         return None
     cost = normaliser.tokens.cost_usd if normaliser.tokens else None

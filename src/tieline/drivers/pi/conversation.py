@@ -159,7 +159,7 @@ class PiConversation:
             self._accepted.set()
 
     def _complete(self, turn: Turn) -> None:
-        """Pi has settled: it will do nothing more by itself."""
+        """End the turn: Pi has settled, which means that it does nothing more by itself."""
         normaliser = self._normaliser
         if normaliser.failure and not turn.interrupted:
             turn.emit(Error(normaliser.failure, "agent"))

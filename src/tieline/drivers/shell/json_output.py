@@ -154,8 +154,8 @@ class ShellNormaliser:
         return events
 
     def _whole(self, text: str) -> list[Event]:
-        """The text that deltas announced. If they announced another (an answer that was cut off and begun anew), that
-        one is an item of its own: what was told is not taken back."""
+        """The whole text that deltas announced. If they announced another text (an answer was cut off and begun anew),
+        that text becomes an item of its own: an event is never taken back."""
         events: list[Event] = []
         if self._pieces:
             streamed = self._flush_deltas()
@@ -167,7 +167,7 @@ class ShellNormaliser:
         return events
 
     def _flush_deltas(self) -> Text:
-        """The deltas since the last whole text, as one."""
+        """The deltas since the last whole text, as one item."""
         item = Text("".join(self._pieces), self._text_item)
         self._pieces.clear()
         self._text_item = self._new_item("text")
@@ -219,7 +219,7 @@ _Rule = tuple[Role, list[_Conditions], Getter | None]
 
 
 def compile_path(path: str) -> Getter:
-    """A function that takes the field out of a message; None when it is not there. Raises BadPath."""
+    """A function that reads the field from a message: None if the message does not have it. Raises BadPath."""
     if not _PATH.fullmatch(path):
         raise BadPath(f"{path!r} is not a field path such as item.text or message.content[].text")
     head, many, rest = path.partition("[]")
