@@ -100,8 +100,8 @@ def _questions(questions: Iterable[Question]) -> list[Part]:
     parts: list[Part] = []
     for question in questions:
         parts.append(Part(question.header or "question", question.text))
-        for place, choice in enumerate(question.choices, 1):
-            parts.append(Part(str(place), f"{choice.label}: {choice.description}".removesuffix(": ")))
+        for number, choice in enumerate(question.choices, 1):
+            parts.append(Part(str(number), f"{choice.label}: {choice.description}".removesuffix(": ")))
     return parts
 
 

@@ -306,7 +306,7 @@ def load(*, environ: Mapping[str, str] | None = None) -> Config:
         key = dotted(first.path)
         # Not how many: it also looks at channels, and at values that only the parts which use them understand.
         more = " (there are more: `tieline config check` lists all)" if others else ""
-        message = f"{place(path, first.path, key_lines(text))}: {key}: {first.problem}{more}"
+        message = f"{file_and_line(path, first.path, key_lines(text))}: {key}: {first.problem}{more}"
         raise UsageError(message, field=key, hint=first.hint)
     if isinstance(content.get("channels"), list):
         content["channels"] = [_channel(entry, number) for number, entry in enumerate(content["channels"])]
@@ -330,7 +330,7 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
         raise UsageError(f"{path}{line}: this is not valid TOML: {what}", field="config", hint=QUOTES) from None
 
 
-def place(path: Path | str, key: "KeyPath", lines: "dict[KeyPath, int]") -> str:
+def file_and_line(path: Path | str, key: "KeyPath", lines: "dict[KeyPath, int]") -> str:
     """`FILE:LINE`, as editors and terminals understand it."""
     from .toml_lines import line_of
 

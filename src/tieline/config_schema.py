@@ -32,7 +32,7 @@ class Mistake(NamedTuple):
 
 
 def keys(table: type[Struct]) -> list[Key]:
-    found: list[Key] = []
+    entries: list[Key] = []
     for field in msgspec.structs.fields(table):
         if field.name in LOADED:
             continue
@@ -41,7 +41,7 @@ def keys(table: type[Struct]) -> list[Key]:
         default = None if required else field.default
         if default is msgspec.NODEFAULT and not required:
             default = field.default_factory()
-        found.append(
+        entries.append(
             Key(
                 name=field.encode_name,
                 kind=kind,
@@ -52,7 +52,7 @@ def keys(table: type[Struct]) -> list[Key]:
                 secret=bool(meta and meta.extra and meta.extra.get("secret")),
             )
         )
-    return found
+    return entries
 
 
 def unwrapped(kind: Any) -> tuple[Any, Meta | None]:
@@ -64,13 +64,13 @@ def unwrapped(kind: Any) -> tuple[Any, Meta | None]:
 
 
 def table_in(kind: Any) -> tuple[type[Struct] | None, Literal["one", "list", "named"]]:
-    """The table that a type holds: itself, a list of such, or such by name."""
+    """The table that a type contains, and how: as the type itself, as the items of a list or as values by name."""
     kind, _ = unwrapped(kind)
     if isinstance(kind, type) and issubclass(kind, Struct):
         return kind, "one"
     choices = _choices(kind)
     if choices != (kind,):
-        inner = [found for each in choices if (found := table_in(each))[0] is not None]
+        inner = [inner_table for each in choices if (inner_table := table_in(each))[0] is not None]
         return inner[0] if inner else (None, "one")
     arguments = get_args(kind)
     if get_origin(kind) is tuple and arguments:
@@ -162,8 +162,8 @@ def _mistakes_of(value: Any, kind: Any, path: KeyPath, whole: bool) -> Iterator[
     if table is not None and how == "one" and isinstance(value, dict):
         yield from mistakes(cast("dict[str, Any]", value), table, path, whole=whole)
     elif table is not None and how == "list" and isinstance(value, list):
-        for place, each in enumerate(cast("list[Any]", value)):
-            yield from _mistakes_of(each, table, (*path, place), whole)
+        for index, each in enumerate(cast("list[Any]", value)):
+            yield from _mistakes_of(each, table, (*path, index), whole)
     elif table is not None and how == "named" and isinstance(value, dict):
         inner = get_args(unwrapped(kind)[0])[1]
         for name, each in cast("dict[str, Any]", value).items():
@@ -172,7 +172,7 @@ def _mistakes_of(value: Any, kind: Any, path: KeyPath, whole: bool) -> Iterator[
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            yield Mistake(path, f"expected {type_words(kind)}, found {_found(value, kind)}")
+            yield Mistake(path, f"expected {type_words(kind)}, found {_describe_value(value, kind)}")
 
 
 def _of_the_whole(content: Mapping[str, Any], table: type[Struct], path: KeyPath) -> Iterator[Mistake]:
@@ -189,8 +189,9 @@ def _of_the_whole(content: Mapping[str, Any], table: type[Struct], path: KeyPath
         yield Mistake((*path, *parts), error.message, error.hint)
 
 
-def _found(value: Any, kind: Any) -> str:
-    """The kind of a value. Not the value, which may be a secret; where the choices are fixed it is a wrong word."""
+def _describe_value(value: Any, kind: Any) -> str:
+    """The kind of a value for an error message. The value itself may be a secret and is only shown if the type has
+    fixed choices."""
     if "Literal[" in str(kind):
         return toml(value)
     kinds = {"dict": "a table", "list": "a list", "str": "text", "bool": "true or false", "int": "a whole number"}

@@ -48,9 +48,9 @@ def config_file(env: Mapping[str, str]) -> str:
 
     Never a file from the working directory: a cloned repository must not widen the policy or choose an agent's program.
     """
-    place = config_path(env)
-    named = place and env.get("TIELINE_CONFIG")
-    return place if named or os.path.isfile(place) else ""  # noqa: PTH113 (pathlib is not imported yet)
+    path = config_path(env)
+    named = path and env.get("TIELINE_CONFIG")
+    return path if named or os.path.isfile(path) else ""  # noqa: PTH113 (pathlib is not imported yet)
 
 
 def config_path(env: Mapping[str, str]) -> str:

@@ -52,14 +52,14 @@ async def _next(watching: AsyncGenerator[set[Any], None]) -> set[Any] | None:
 
 
 def _signature(files: Iterable[Path]) -> Signature:
-    found: Signature = {}
+    signature: Signature = {}
     for file in files:
         try:
             about = file.stat()
-            found[file] = (about.st_mtime_ns, about.st_size, about.st_ino)
+            signature[file] = (about.st_mtime_ns, about.st_size, about.st_ino)
         except OSError:
-            found[file] = None
-    return found
+            signature[file] = None
+    return signature
 
 
 def _existing_folder(file: Path) -> Path:

@@ -98,12 +98,12 @@ class Receipt(Struct, frozen=True):
 
 
 def run_as(receipt: Receipt, user: str) -> Receipt:
-    """The receipt of an agent that runs as another user than Tieline: the system holds what Tieline cannot."""
-    said = (
+    """The receipt of an agent that runs as another user than Tieline: the system enforces what Tieline cannot."""
+    remarks = (
         f"The agent runs as the user {user}: a command that is allowed can do whatever {user} can on this machine. "
         "The system keeps it from Tieline's files, its socket and its processes.",
     )
-    return replace(receipt, remains=said)
+    return replace(receipt, remains=remarks)
 
 
 SUBREAPERS = sys.platform == "linux"
@@ -112,14 +112,14 @@ SUBREAPERS = sys.platform == "linux"
 
 def _remains(receipt: Receipt) -> tuple[str, ...]:
     if receipt.shell.means == "sandbox":
-        said = ["The agent and its sandbox run as your user: its commands are held by the sandbox alone."]
+        remarks = ["The agent and its sandbox run as your user: its commands are held by the sandbox alone."]
     elif receipt.shell.level == "deny":
-        said = ["The agent runs as your user: the agent and Tieline hold it to this, not the system."]
+        remarks = ["The agent runs as your user: the agent and Tieline hold it to this, not the system."]
     else:
-        said = ["A command that is allowed can do whatever you can on this machine."]
+        remarks = ["A command that is allowed can do whatever you can on this machine."]
     if not SUBREAPERS:
-        said.append(
+        remarks.append(
             "This system does not keep what a command leaves behind below its agent: "
             "a process that leaves its group and empties its environment is taken for yours."
         )
-    return tuple(said)
+    return tuple(remarks)

@@ -24,17 +24,17 @@ class Statement(NamedTuple):
 
 def key_lines(text: str) -> dict[KeyPath, int]:
     """The line of every table and key, counted from 1. The text is valid TOML."""
-    found: dict[KeyPath, int] = {}
+    lines: dict[KeyPath, int] = {}
     tables: dict[KeyPath, int] = {}  # arrays of tables → how many there are
     inside: KeyPath = ()
     for statement in statements(text):
         if statement.header:
             inside = _entered(statement.content, tables)
-            _note(found, inside, statement.first)
+            _note(lines, inside, statement.first)
         else:
             for path in _paths(statement.content):
-                _note(found, (*inside, *path), statement.first)
-    return found
+                _note(lines, (*inside, *path), statement.first)
+    return lines
 
 
 def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int:
@@ -100,11 +100,11 @@ def _paths(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
         for part, each in cast("dict[str, Any]", value).items():
             yield from _paths(each, (*path, part))
     elif isinstance(value, list):
-        for place, each in enumerate(cast("list[Any]", value)):
-            yield from _paths(each, (*path, place))
+        for index, each in enumerate(cast("list[Any]", value)):
+            yield from _paths(each, (*path, index))
 
 
-def _note(found: dict[KeyPath, int], path: KeyPath, number: int) -> None:
-    """The first line that brings a key, or a table around it, is its line."""
+def _note(lines: dict[KeyPath, int], path: KeyPath, number: int) -> None:
+    """Note the line of a key and of the tables around it, if an earlier line did not have them."""
     for length in range(1, len(path) + 1):
-        found.setdefault(path[:length], number)
+        lines.setdefault(path[:length], number)

@@ -83,14 +83,15 @@ def mark(character: str) -> str:
 
 
 def ranges() -> list[tuple[int, int]]:
-    """Every code point that is marked, as ranges with both ends in them: the page's copy of the rule is made of it."""
-    found: list[tuple[int, int]] = []
+    """Every code point that is marked, as ranges that include both ends. The page's copy of the rule is generated from
+    them."""
+    spans: list[tuple[int, int]] = []
     for code in filter(lambda code: hidden(chr(code)), range(0x110000)):
-        if found and found[-1][1] == code - 1:
-            found[-1] = (found[-1][0], code)
+        if spans and spans[-1][1] == code - 1:
+            spans[-1] = (spans[-1][0], code)
         else:
-            found.append((code, code))
-    return found
+            spans.append((code, code))
+    return spans
 
 
 def lookalikes() -> list[tuple[int, int]]:
@@ -110,5 +111,5 @@ def _mark_posing(word: re.Match[str]) -> str:
     return _lookalike.sub(lambda letter: mark(letter[0]), word[0]) if posing else word[0]
 
 
-def _sign(found: re.Match[str]) -> str:
-    return mark(found[0]) if hidden(found[0]) else found[0]
+def _sign(match: re.Match[str]) -> str:
+    return mark(match[0]) if hidden(match[0]) else match[0]

@@ -319,7 +319,7 @@ async def test_subagents_are_part_of_the_turn(rig: CodexRig, place: Path) -> Non
     assert done(seen).turns == 5
     tokens = done(seen).tokens
     assert tokens is not None
-    assert ((tokens.input or 0) + (tokens.cache_read or 0), tokens.output) == rig.model.told, "theirs count"
+    assert ((tokens.input or 0) + (tokens.cache_read or 0), tokens.output) == rig.model.reported_tokens, "theirs count"
 
 
 async def test_resumed(rig: CodexRig, place: Path) -> None:

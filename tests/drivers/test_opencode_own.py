@@ -243,7 +243,9 @@ async def test_a_subagent_is_held_to_the_policy(rig: BorrowedRig, place: Path, p
     assert done(seen).text == "Main done."
     tokens = done(seen).tokens
     assert tokens is not None
-    assert ((tokens.input or 0) + (tokens.cache_read or 0), tokens.output) == rig.model.told, "the subagent's count"
+    assert ((tokens.input or 0) + (tokens.cache_read or 0), tokens.output) == rig.model.reported_tokens, (
+        "the subagent's count"
+    )
 
 
 async def test_a_subagent_that_would_not_ask(rig: BorrowedRig, place: Path) -> None:

@@ -54,42 +54,42 @@ class TestAuggie(OnSharedAgents):
     test_interrupt_running_tool = None  # type: ignore[assignment] # its process is looked for in the directory
     test_mcp_server = None  # type: ignore[assignment] # a process of it starts those of its first session alone
 
-    async def test_init(self, rig: AuggieRig, place: Path) -> None:
+    async def test_init(self, rig: AuggieRig, cwd: Path) -> None:
         rig.play([Say("Done.")])
-        async with self.session(rig, place, model="scripted") as session:
+        async with self.session(rig, cwd, model="scripted") as session:
             init = the(await collect(session.turn("hello")), Init)
         assert (init.version, init.model) == (rig.driver.tested, "scripted")
         assert rig.model.requests[-1]["model"] == "scripted"
 
-    async def test_a_patch_is_held_to_the_policy(self, rig: AuggieRig, place: Path) -> None:
+    async def test_a_patch_is_held_to_the_policy(self, rig: AuggieRig, cwd: Path) -> None:
         patch = "*** Begin Patch\n*** Add File: denied.txt\n+words\n*** End Patch"
         rig.play([Call("apply_patch", {"input": patch})], [Say("Refused.")])
-        async with self.session(rig, place, policy=NO_WRITES) as session:
+        async with self.session(rig, cwd, policy=NO_WRITES) as session:
             seen = await collect(session.turn("patch it"))
-        assert the(seen, ToolResult).status == "denied" and not (place / "denied.txt").exists()
+        assert the(seen, ToolResult).status == "denied" and not (cwd / "denied.txt").exists()
         assert (done(seen).status, done(seen).text) == ("success", "Refused."), "its model is told, and goes on"
 
-    async def test_a_patch_shows_what_it_changed(self, rig: AuggieRig, place: Path) -> None:
-        (place / "old.txt").write_text("one\n2\nthree\n")
-        patch = f"*** Begin Patch\n*** Update File: {place}/old.txt\n one\n-2\n+two\n three\n*** End Patch"
+    async def test_a_patch_shows_what_it_changed(self, rig: AuggieRig, cwd: Path) -> None:
+        (cwd / "old.txt").write_text("one\n2\nthree\n")
+        patch = f"*** Begin Patch\n*** Update File: {cwd}/old.txt\n one\n-2\n+two\n three\n*** End Patch"
         rig.play([Call("apply_patch", {"input": patch})], [Say("Done.")])
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             seen = await collect(session.turn("patch it"))
-        assert (place / "old.txt").read_text() == "one\ntwo\nthree\n"
+        assert (cwd / "old.txt").read_text() == "one\ntwo\nthree\n"
         assert "-2\n+two\n" in of(seen, Diff)[-1].diff
 
-    async def test_a_replacement_is_shown_in_its_file(self, rig: AuggieRig, place: Path) -> None:
-        (place / "old.txt").write_text("".join(f"line {number}\n" for number in range(30)))
+    async def test_a_replacement_is_shown_in_its_file(self, rig: AuggieRig, cwd: Path) -> None:
+        (cwd / "old.txt").write_text("".join(f"line {number}\n" for number in range(30)))
         entry = {"old_str": "line 15\n", "new_str": "another\n", "old_str_start_line_number": 16,
                  "old_str_end_line_number": 16}  # fmt: skip
-        change = {"command": "str_replace", "path": str(place / "old.txt"), "str_replace_entries": [entry]}
+        change = {"command": "str_replace", "path": str(cwd / "old.txt"), "str_replace_entries": [entry]}
         rig.play([Call("str-replace-editor", change)], [Say("Done.")])
-        async with self.session(rig, place, policy=Policy("ask", "deny", "deny"), on_ask=yes) as session:
+        async with self.session(rig, cwd, policy=Policy("ask", "deny", "deny"), on_ask=yes) as session:
             seen = await collect(session.turn("change it"))
         action = the(seen, Ask).action
         assert isinstance(action, Edit) and " line 14\n-line 15\n+another\n line 16\n" in action.diff
         assert "-line 15\n+another\n" in of(seen, Diff)[-1].diff
-        assert "another\n" in (place / "old.txt").read_text()
+        assert "another\n" in (cwd / "old.txt").read_text()
 
 
 class TestAuggieAlone(OnAgentsOfTheirOwn):
@@ -98,12 +98,12 @@ class TestAuggieAlone(OnAgentsOfTheirOwn):
     test_mcp_server = OptionContract.test_mcp_server
     test_interrupt_running_tool = EndContract.test_interrupt_running_tool
 
-    async def test_code_is_sent_to_its_vendor_only_if_a_person_chooses_it(self, rig: AuggieRig, place: Path) -> None:
+    async def test_code_is_sent_to_its_vendor_only_if_a_person_chooses_it(self, rig: AuggieRig, cwd: Path) -> None:
         """Not by a policy that allows everything, nor by an answer that merely allows."""
         Path(rig.options["env"]["HOME"], ".augment/settings.json").write_text("{}")
-        (place / "secret.py").write_text("SECRET = 'albatross'\n")
+        (cwd / "secret.py").write_text("SECRET = 'albatross'\n")
         rig.play([Say("Not sent.")])
-        async with self.session(rig, place, on_ask=yes) as session:
+        async with self.session(rig, cwd, on_ask=yes) as session:
             seen = await collect(session.turn("hello"))
         (question,) = the(seen, Ask).questions
         assert (question.text, done(seen).text) == ("Workspace Indexing Permission", "Not sent.")
@@ -113,43 +113,43 @@ class TestAuggieAlone(OnAgentsOfTheirOwn):
             return Answer(ask.id, "allow", answers={ask.questions[0].id: ("Index for this session",)})
 
         rig.play([Say("Sent.")])
-        async with self.session(rig, place, on_ask=choose) as session:
+        async with self.session(rig, cwd, on_ask=choose) as session:
             assert done(await collect(session.turn("hello"))).text == "Sent."
             assert SEARCHES_SENT_CODE in offered(rig.model.requests[-1])
             await eventually(lambda: UPLOAD in rig.model.asides, "it sends nothing")
 
-    async def test_its_users_settings_do_not_widen_the_policy(self, rig: AuggieRig, place: Path) -> None:
+    async def test_its_users_settings_do_not_widen_the_policy(self, rig: AuggieRig, cwd: Path) -> None:
         mine = Path(rig.options["env"]["HOME"], ".augment/settings.json")
         mine.write_bytes(msgspec.json.encode({**msgspec.json.decode(mine.read_bytes()), **LETS_ALL_PASS}))
         rig.play([Run("touch denied.txt")], [Write("denied.txt", "words")], [Say("Refused.")])
-        async with self.session(rig, place, policy=Policy("deny", "deny", "allow")) as session:
+        async with self.session(rig, cwd, policy=Policy("deny", "deny", "allow")) as session:
             seen = await collect(session.turn("do it"))
         assert [result.status for result in of(seen, ToolResult)] == ["denied", "denied"]
-        assert not (place / "denied.txt").exists()
+        assert not (cwd / "denied.txt").exists()
 
     @pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
     async def test_a_repository_with_settings_is_opened_under_no_policy_that_holds_something(
-        self, rig: AuggieRig, place: Path, name: str
+        self, rig: AuggieRig, cwd: Path, name: str
     ) -> None:
         """It runs their script by itself when a session begins."""
-        (place / ".augment").mkdir()
-        settings = place / ".augment" / name
-        settings.write_bytes(msgspec.json.encode({"startupScript": f"touch {place}/ran.txt"}))
+        (cwd / ".augment").mkdir()
+        settings = cwd / ".augment" / name
+        settings.write_bytes(msgspec.json.encode({"startupScript": f"touch {cwd}/ran.txt"}))
         with pytest.raises(PolicyUnenforceable) as refused:
-            async with self.session(rig, place, policy=NO_COMMANDS):
+            async with self.session(rig, cwd, policy=NO_COMMANDS):
                 pass
-        assert str(settings) in refused.value.hint and not (place / "ran.txt").exists()
+        assert str(settings) in refused.value.hint and not (cwd / "ran.txt").exists()
         rig.play([Say("Done.")])
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             await collect(session.turn("hello"))
-        assert (place / "ran.txt").exists(), "which is why"
+        assert (cwd / "ran.txt").exists(), "which is why"
 
-    async def test_a_servers_command_is_not_read_by_a_shell(self, rig: AuggieRig, place: Path) -> None:
+    async def test_a_servers_command_is_not_read_by_a_shell(self, rig: AuggieRig, cwd: Path) -> None:
         """Auggie puts it together for one."""
         words = "print('it is $HOME & more; touch ran.txt')"
         server = McpServer(command=mcp_server.command_line("speak", sys.executable, "-c", words))
         rig.play([Call("speak_words", {})], [Say("Done.")])
-        async with self.session(rig, place, mcp_servers={"words": server}) as session:
+        async with self.session(rig, cwd, mcp_servers={"words": server}) as session:
             seen = await collect(session.turn("speak"))
         assert the(seen, ToolResult).output == "it is $HOME & more; touch ran.txt"
 
@@ -163,7 +163,7 @@ class TestAccounts(DriverContractBase):
             yield rig
 
     @pytest.mark.parametrize("rig", [ShortToolsRig], indirect=True)
-    async def test_short_tools_are_held_to_the_policy(self, rig: AuggieRig, place: Path) -> None:
+    async def test_short_tools_are_held_to_the_policy(self, rig: AuggieRig, cwd: Path) -> None:
         asked: list[Ask] = []
 
         def decide(ask: Ask) -> bool:
@@ -176,15 +176,15 @@ class TestAccounts(DriverContractBase):
             [Call("edit", {"path": "denied.txt", "edits": [{"oldText": "words", "newText": "others"}]})],
             [Say("Refused.")],
         )
-        async with self.session(rig, place, policy=Policy(), on_ask=decide) as session:
+        async with self.session(rig, cwd, policy=Policy(), on_ask=decide) as session:
             seen = await collect(session.turn("do it"))
         assert [ask.capability for ask in asked] == ["shell", "file_write", "file_write"]
         assert asked[0].action == Command("touch denied.txt")
         assert [result.status for result in of(seen, ToolResult)] == ["denied"] * 3
-        assert not (place / "denied.txt").exists()
+        assert not (cwd / "denied.txt").exists()
 
     @pytest.mark.parametrize("rig", [SubagentsRig], indirect=True)
-    async def test_a_subagent_does_nothing_that_would_have_to_be_asked(self, rig: AuggieRig, place: Path) -> None:
+    async def test_a_subagent_does_nothing_that_would_have_to_be_asked(self, rig: AuggieRig, cwd: Path) -> None:
         """Its asks reach nobody, and are refused, whatever the policy says."""
         work = {"action": "run", "name": "helper", "instruction": "touch it"}
         rig.play(
@@ -194,7 +194,7 @@ class TestAccounts(DriverContractBase):
             [Say("The subagent could not.")],
             [Say("Done.")],
         )
-        async with self.session(rig, place, on_ask=yes) as session:
+        async with self.session(rig, cwd, on_ask=yes) as session:
             seen = await collect(session.turn("delegate it"))
         assert (the(seen, ToolResult).output, done(seen).text) == ("The subagent could not.", "Done.")
-        assert not of(seen, Ask) and not (place / "denied.txt").exists()
+        assert not of(seen, Ask) and not (cwd / "denied.txt").exists()

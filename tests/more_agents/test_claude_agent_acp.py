@@ -37,11 +37,11 @@ class TestClaudeAgentAcp(OnSharedAgents):
     BINARIES = MORE
     test_interrupt_running_tool = None  # type: ignore[assignment] # its process is looked for in the directory
 
-    async def test_rules_of_a_repository_do_not_widen_the_policy(self, rig: ClaudeAgentAcpRig, place: Path) -> None:
+    async def test_rules_of_a_repository_do_not_widen_the_policy(self, rig: ClaudeAgentAcpRig, cwd: Path) -> None:
         """Nor what Claude Code would let pass by itself: commands that only read."""
-        (place / ".claude").mkdir()
+        (cwd / ".claude").mkdir()
         allow = {"permissions": {"allow": ["Bash"], "defaultMode": "acceptEdits"}}
-        (place / ".claude/settings.json").write_bytes(msgspec.json.encode(allow))
+        (cwd / ".claude/settings.json").write_bytes(msgspec.json.encode(allow))
         rig.play([Run("ls")], [Say("Refused.")])
         asked: list[Ask] = []
 
@@ -49,16 +49,16 @@ class TestClaudeAgentAcp(OnSharedAgents):
             asked.append(ask)
             return True
 
-        async with self.session(rig, place, policy=Policy(), on_ask=decide) as session:
+        async with self.session(rig, cwd, policy=Policy(), on_ask=decide) as session:
             await collect(session.turn("look"))
         assert [ask.capability for ask in asked] == ["shell"]
         rig.play([Run("ls")], [Say("Refused.")])
-        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+        async with self.session(rig, cwd, policy=Policy("allow", "deny", "allow")) as session:
             seen = await collect(session.turn("look"))
         assert [result.status for result in of(seen, ToolResult)] == ["denied"]
         assert (done(seen).status, done(seen).text.strip()) == ("success", "Refused."), "its model is told, and goes on"
 
-    async def test_a_subagent_is_held_to_the_policy(self, rig: ClaudeAgentAcpRig, place: Path) -> None:
+    async def test_a_subagent_is_held_to_the_policy(self, rig: ClaudeAgentAcpRig, cwd: Path) -> None:
         delegate = {
             "description": "Touch it",
             "prompt": "Touch it",
@@ -66,27 +66,27 @@ class TestClaudeAgentAcp(OnSharedAgents):
             "run_in_background": False,
         }
         rig.play([Call("Agent", delegate)], [Run("touch denied.txt")], [Say("Refused.")], [Say("Done.")])
-        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+        async with self.session(rig, cwd, policy=Policy("allow", "deny", "allow")) as session:
             seen = await collect(session.turn("delegate"))
         assert any(result.status == "denied" for result in of(seen, ToolResult))
-        assert not (place / "denied.txt").exists()
+        assert not (cwd / "denied.txt").exists()
         assert done(seen).usage == "partial", "what a subagent spends is not told"
 
-    async def test_a_watched_command_is_a_command(self, rig: ClaudeAgentAcpRig, place: Path) -> None:
+    async def test_a_watched_command_is_a_command(self, rig: ClaudeAgentAcpRig, cwd: Path) -> None:
         rig.play([Call("Monitor", {"command": "touch watched.txt", "description": "x"})], [Say("Refused.")])
-        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+        async with self.session(rig, cwd, policy=Policy("allow", "deny", "allow")) as session:
             seen = await collect(session.turn("watch"))
         assert (the(seen, ToolResult).status, of(seen, Ask)) == ("denied", [])
-        assert not (place / "watched.txt").exists()
+        assert not (cwd / "watched.txt").exists()
 
-    async def test_a_command_of_its_own_does_not_lift_the_policy(self, rig: ClaudeAgentAcpRig, place: Path) -> None:
-        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+    async def test_a_command_of_its_own_does_not_lift_the_policy(self, rig: ClaudeAgentAcpRig, cwd: Path) -> None:
+        async with self.session(rig, cwd, policy=Policy("allow", "deny", "allow")) as session:
             with pytest.raises(UsageError, match="/config"):
                 await collect(session.turn("/config"))
 
-    async def test_init(self, rig: ClaudeAgentAcpRig, place: Path) -> None:
+    async def test_init(self, rig: ClaudeAgentAcpRig, cwd: Path) -> None:
         rig.play([Say("Done.")])
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             init = the(await collect(session.turn("hello")), Init)
         assert init.version == rig.driver.tested
 

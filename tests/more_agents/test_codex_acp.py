@@ -22,26 +22,26 @@ class TestCodexAcp(OnSharedAgents):
     RIG = CodexAcpRig
     BINARIES = MORE
 
-    async def test_commands_that_only_read_are_asked_about(self, rig: CodexAcpRig, place: Path) -> None:
+    async def test_commands_that_only_read_are_asked_about(self, rig: CodexAcpRig, cwd: Path) -> None:
         rig.play([Run("ls")], [Say("Refused.")])
-        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+        async with self.session(rig, cwd, policy=Policy("allow", "deny", "allow")) as session:
             seen = await collect(session.turn("do it"))
         assert the(seen, ToolResult).status == "denied"
         assert (done(seen).status, done(seen).text.strip()) == ("success", "Refused."), "its model goes on"
 
-    async def test_no_model_call_is_its_own(self, rig: CodexAcpRig, place: Path) -> None:
+    async def test_no_model_call_is_its_own(self, rig: CodexAcpRig, cwd: Path) -> None:
         """Neither one that thinks up a title, nor one that decides."""
         rig.play([Run("true")], [Say("Done.")])
         before = len(rig.model.requests)
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             await collect(session.turn("do it"))
             rig.play([Say("Again.")])
             await collect(session.turn("again"))
         assert len(rig.model.requests) - before == 3
 
-    async def test_init(self, rig: CodexAcpRig, place: Path) -> None:
+    async def test_init(self, rig: CodexAcpRig, cwd: Path) -> None:
         rig.play([Say("Done.")])
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             init = the(await collect(session.turn("hello")), Init)
         assert init.version == rig.driver.tested
 

@@ -38,7 +38,7 @@ class TestKimi(OnSharedAgents):
         yield
 
     async def test_calls_with_one_id_are_asked_about_each_by_its_own_command(
-        self, rig: KimiRig, place: Path, monkeypatch: pytest.MonkeyPatch
+        self, rig: KimiRig, cwd: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(chat, "_calls", itertools.repeat(1))
         asked: list[Ask] = []
@@ -48,29 +48,29 @@ class TestKimi(OnSharedAgents):
             asked.append(ask)
             return ask.action == Command("touch first.txt")
 
-        async with self.session(rig, place, policy=Policy("allow", "ask", "allow"), on_ask=decide) as session:
+        async with self.session(rig, cwd, policy=Policy("allow", "ask", "allow"), on_ask=decide) as session:
             seen = await collect(session.turn("do it"))
         assert [ask.action for ask in asked] == [Command("touch first.txt"), Command("touch second.txt")]
         assert [result.status for result in of(seen, ToolResult)] == ["ok", "denied"]
-        assert (place / "first.txt").exists() and not (place / "second.txt").exists()
+        assert (cwd / "first.txt").exists() and not (cwd / "second.txt").exists()
 
-    async def test_a_subagent_is_held_to_the_policy(self, rig: KimiRig, place: Path) -> None:
+    async def test_a_subagent_is_held_to_the_policy(self, rig: KimiRig, cwd: Path) -> None:
         rig.play([Call("Agent", {"description": "Touch", "prompt": "Touch it."})], [Run("touch denied.txt")],
                  [Say("Refused.")], [Say("Refused.")])  # fmt: skip
-        async with self.session(rig, place, policy=NO_COMMANDS) as session:
+        async with self.session(rig, cwd, policy=NO_COMMANDS) as session:
             seen = await collect(session.turn("touch it"))
         assert "denied" in [result.status for result in of(seen, ToolResult)]
-        assert not (place / "denied.txt").exists()
+        assert not (cwd / "denied.txt").exists()
 
-    async def test_a_policy_about_what_it_does_not_ask_is_refused(self, rig: KimiRig, place: Path) -> None:
+    async def test_a_policy_about_what_it_does_not_ask_is_refused(self, rig: KimiRig, cwd: Path) -> None:
         for policy in (Policy("ask", "allow", "allow"), Policy("allow", "allow", "deny")):
             with pytest.raises(PolicyUnenforceable):
-                async with self.session(rig, place, policy=policy):
+                async with self.session(rig, cwd, policy=policy):
                     pass
 
-    async def test_init(self, rig: KimiRig, place: Path) -> None:
+    async def test_init(self, rig: KimiRig, cwd: Path) -> None:
         rig.play([Say("Done.")])
-        async with self.session(rig, place, model="scripted") as session:
+        async with self.session(rig, cwd, model="scripted") as session:
             init = the(await collect(session.turn("hello")), Init)
         assert (init.version, init.model) == (rig.driver.tested, "scripted")
 
@@ -80,7 +80,7 @@ class TestKimiAlone(OnAgentsOfTheirOwn):
     BINARIES = MORE
 
     @pytest.mark.parametrize("command", ["ls", "touch denied.txt", f"touch denied.txt {'x' * 32}😀"])
-    async def test_every_command_is_asked_about(self, rig: KimiRig, place: Path, command: str) -> None:
+    async def test_every_command_is_asked_about(self, rig: KimiRig, cwd: Path, command: str) -> None:
         """Also one that only reads, and one that it cuts, where it asks, through a character."""
         asked: list[Ask] = []
         rig.play([Run(command)], [Say("Refused.")])
@@ -89,14 +89,14 @@ class TestKimiAlone(OnAgentsOfTheirOwn):
             asked.append(ask)
             return False
 
-        async with self.session(rig, place, policy=Policy("allow", "ask", "allow"), on_ask=decide) as session:
+        async with self.session(rig, cwd, policy=Policy("allow", "ask", "allow"), on_ask=decide) as session:
             seen = await collect(session.turn("do it"))
         assert [ask.action for ask in asked] == [Command(command)]
-        assert the(seen, ToolResult).status == "denied" and not (place / "denied.txt").exists()
+        assert the(seen, ToolResult).status == "denied" and not (cwd / "denied.txt").exists()
         assert (done(seen).status, done(seen).text.strip()) == ("success", "Refused."), "its model is told, and goes on"
 
     @pytest.mark.parametrize("mode", ["yolo", "auto"])
-    async def test_settings_of_the_user_do_not_widen_the_policy(self, rig: KimiRig, place: Path, mode: str) -> None:
+    async def test_settings_of_the_user_do_not_widen_the_policy(self, rig: KimiRig, cwd: Path, mode: str) -> None:
         """Its session says "default", whatever mode they choose; also one that is resumed. Nor do rules that allow."""
         mine = Path(rig.options["env"]["HOME"], ".kimi-code/config.toml")
         rules = '\n[[permission.rules]]\ndecision = "allow"\npattern = "Bash"\n'
@@ -104,10 +104,10 @@ class TestKimiAlone(OnAgentsOfTheirOwn):
         native = ""
         for fork in (False, False, True):
             rig.play([Run("touch denied.txt")], [Say("Refused.")])
-            async with self.session(rig, place, policy=NO_COMMANDS, resume=native, fork=fork) as session:
+            async with self.session(rig, cwd, policy=NO_COMMANDS, resume=native, fork=fork) as session:
                 seen = await collect(session.turn("touch it"))
                 native = session.native_id
-            assert the(seen, ToolResult).status == "denied" and not (place / "denied.txt").exists()
+            assert the(seen, ToolResult).status == "denied" and not (cwd / "denied.txt").exists()
 
 
 async def test_a_repositorys_settings_run_nothing(tmp_path: Path) -> None:

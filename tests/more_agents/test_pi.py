@@ -49,8 +49,8 @@ class TestPi(DriverContract, PolicyContract):
             await rig.driver.probe(rig.options["env"])  # it tells its version only when it is asked for it
             yield rig
 
-    async def test_it_lists_its_models_without_a_session(self, rig: PiRig, place: Path) -> None:
-        listed = await rig.driver.list_models(str(place), rig.options["env"])
+    async def test_it_lists_its_models_without_a_session(self, rig: PiRig, cwd: Path) -> None:
+        listed = await rig.driver.list_models(str(cwd), rig.options["env"])
         assert listed.names == ("scripted/scripted", "scripted/another") and not rig.model.requests
         sessions = Path(rig.options["env"]["HOME"], ".pi/agent/sessions")
         assert not sessions.exists() or not [*sessions.rglob("*.jsonl")], "it leaves no conversation behind"
@@ -60,17 +60,17 @@ class TestPi(DriverContract, PolicyContract):
         folder.mkdir(parents=True)
         (folder / "mine.ts").write_text(EXTENSION)
 
-    async def test_other_extensions_only_where_nothing_is_held_back(self, rig: PiRig, place: Path) -> None:
+    async def test_other_extensions_only_where_nothing_is_held_back(self, rig: PiRig, cwd: Path) -> None:
         """They run commands as they like: no policy holds them."""
         self.extend(rig)
         rig.play([Say("Done.")])
-        async with self.session(rig, place, policy=Policy("allow", "ask", "allow")) as session:
+        async with self.session(rig, cwd, policy=Policy("allow", "ask", "allow")) as session:
             await collect(session.turn("hello"))
-        assert not (place / "extension-ran.txt").exists()
+        assert not (cwd / "extension-ran.txt").exists()
         rig.play([Call("greet", {})], [Say("Done.")])
-        async with self.session(rig, place, policy=preset("full")) as session:
+        async with self.session(rig, cwd, policy=preset("full")) as session:
             seen = await collect(session.turn("greet"))
-        assert (place / "extension-ran.txt").exists()
+        assert (cwd / "extension-ran.txt").exists()
         assert the(seen, ToolUse).action == OtherAction()
         assert (the(seen, ToolResult).status, the(seen, ToolResult).output) == ("ok", "hello")
         assert not of(seen, Ask)
@@ -105,30 +105,30 @@ class TestPi(DriverContract, PolicyContract):
         assert (hostile.place / "made.txt").exists() == (free or given.shell == "ask")
         assert WORDS in rig.heard(), "its instructions are text"
 
-    async def test_a_command_of_an_extension_ends_its_turn(self, rig: PiRig, place: Path) -> None:
+    async def test_a_command_of_an_extension_ends_its_turn(self, rig: PiRig, cwd: Path) -> None:
         """No model is asked, and nothing tells of an end."""
         self.extend(rig)
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             seen = await collect(session.turn("/say-hello"), timeout=60)
         assert done(seen).status == "success"
         assert not rig.model.requests
 
-    async def test_several_calls_at_once(self, rig: PiRig, place: Path) -> None:
+    async def test_several_calls_at_once(self, rig: PiRig, cwd: Path) -> None:
         """One is denied and the other is not."""
         rig.play([Run("touch one.txt"), Run("touch two.txt")], [Say("One of two.")])
 
         def decide(ask: Ask) -> bool:
             return "two" in str(ask.input)
 
-        async with self.session(rig, place, policy=Policy("allow", "ask", "allow"), on_ask=decide) as session:
+        async with self.session(rig, cwd, policy=Policy("allow", "ask", "allow"), on_ask=decide) as session:
             seen = await collect(session.turn("try"))
         assert sorted(result.status for result in of(seen, ToolResult)) == ["denied", "ok"]
-        assert not (place / "one.txt").exists() and (place / "two.txt").exists()
+        assert not (cwd / "one.txt").exists() and (cwd / "two.txt").exists()
         assert done(seen).text == "One of two."
 
-    async def test_an_id_is_an_id(self, rig: PiRig, place: Path) -> None:
+    async def test_an_id_is_an_id(self, rig: PiRig, cwd: Path) -> None:
         """Not a path to a file, and not an option."""
         for id in ("../../etc/passwd", "--approve", "/tmp/session.jsonl"):
             with pytest.raises(UsageError, match="is not the id"):
-                async with self.session(rig, place, resume=id):
+                async with self.session(rig, cwd, resume=id):
                     pass

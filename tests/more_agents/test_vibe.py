@@ -32,7 +32,7 @@ class TestVibe(OnSharedAgents):
     BINARIES = binaries("vibe")
     test_interrupt_running_tool = None  # type: ignore[assignment] # its process is looked for in the directory
 
-    async def test_what_it_would_let_pass_is_asked_too(self, rig: VibeRig, place: Path) -> None:
+    async def test_what_it_would_let_pass_is_asked_too(self, rig: VibeRig, cwd: Path) -> None:
         """On its own it runs commands that only read, without a question."""
         rig.play([Run("ls")], [Say("Done.")])
         asked: list[Ask] = []
@@ -41,41 +41,41 @@ class TestVibe(OnSharedAgents):
             asked.append(ask)
             return True
 
-        async with self.session(rig, place, policy=Policy(), on_ask=decide) as session:
+        async with self.session(rig, cwd, policy=Policy(), on_ask=decide) as session:
             await collect(session.turn("look"))
         assert [ask.action for ask in asked] == [Command("ls")]
 
     @pytest.mark.parametrize("function", ["file_system.bash", "process.start"])
-    async def test_a_program_of_the_model_is_held_to_the_policy(self, rig: VibeRig, place: Path, function: str) -> None:
+    async def test_a_program_of_the_model_is_held_to_the_policy(self, rig: VibeRig, cwd: Path, function: str) -> None:
         rig.play([program(function, command="touch denied.txt")], [Say("Refused.")])
-        async with self.session(rig, place, policy=NO_COMMANDS) as session:
+        async with self.session(rig, cwd, policy=NO_COMMANDS) as session:
             seen = await collect(session.turn("touch it"))
         assert the(seen, ToolResult).status == "denied"
-        assert not (place / "denied.txt").exists()
+        assert not (cwd / "denied.txt").exists()
         assert (done(seen).status, done(seen).text.strip()) == ("success", "Refused."), "its model is told, and goes on"
         assert done(seen).usage == "partial", "it does not count that model call"
 
-    async def test_it_has_no_subagents(self, rig: VibeRig, place: Path) -> None:
+    async def test_it_has_no_subagents(self, rig: VibeRig, cwd: Path) -> None:
         """Their profiles, from files, lift what is asked."""
         rig.play([Call("run_typescript", {"code": "return Object.keys(tools).join(' ')"})], [Say("Done.")])
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             await collect(session.turn("look"))
         assert rig.model.requests[-1]["messages"][-1]["content"] == '"file_system self process vibe"'
 
-    async def test_its_own_refusal_is_told_as_one(self, rig: VibeRig, place: Path) -> None:
+    async def test_its_own_refusal_is_told_as_one(self, rig: VibeRig, cwd: Path) -> None:
         rig.play([Run("vim")], [Say("Refused.")])
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             seen = await collect(session.turn("edit it"))
         assert the(seen, ToolResult).status == "denied"
 
-    async def test_a_command_of_its_own_does_not_lift_the_policy(self, rig: VibeRig, place: Path) -> None:
-        async with self.session(rig, place, policy=NO_COMMANDS) as session:
+    async def test_a_command_of_its_own_does_not_lift_the_policy(self, rig: VibeRig, cwd: Path) -> None:
+        async with self.session(rig, cwd, policy=NO_COMMANDS) as session:
             with pytest.raises(UsageError, match="/teleport"):
                 await collect(session.turn("/teleport"))
 
-    async def test_init(self, rig: VibeRig, place: Path) -> None:
+    async def test_init(self, rig: VibeRig, cwd: Path) -> None:
         rig.play([Say("Done.")])
-        async with self.session(rig, place, model="scripted") as session:
+        async with self.session(rig, cwd, model="scripted") as session:
             init = the(await collect(session.turn("hello")), Init)
         assert (init.version, init.model) == (rig.driver.tested, "scripted")
 
@@ -85,53 +85,53 @@ class TestVibeAlone(OnAgentsOfTheirOwn):
     BINARIES = binaries("vibe")
     test_interrupt_running_tool = EndContract.test_interrupt_running_tool
 
-    async def test_settings_of_others_do_not_widen_the_policy(self, rig: VibeRig, place: Path) -> None:
+    async def test_settings_of_others_do_not_widen_the_policy(self, rig: VibeRig, cwd: Path) -> None:
         """Neither the user's nor those of a repository that the user trusts, here as there; nor variables."""
         options = {"preset": rig.preset, "command": rig.driver.program.command, "trust_repository": True}
         rig.driver = acp.create(rig.preset, options)
         home = Path(rig.options["env"]["HOME"], ".vibe")
         mine = home / "config.toml"
         mine.write_text(f"{LETS_ALL_AGENTS}{mine.read_text()}{LETS_ALL_PASS}")
-        (place / ".vibe").mkdir()
-        (place / ".vibe/config.toml").write_text(LETS_ALL_PASS)
-        (home / "trusted_folders.toml").write_text(f'trusted = ["{place}"]\n')
+        (cwd / ".vibe").mkdir()
+        (cwd / ".vibe/config.toml").write_text(LETS_ALL_PASS)
+        (home / "trusted_folders.toml").write_text(f'trusted = ["{cwd}"]\n')
         env = {**rig.options["env"], "VIBE_BYPASS_TOOL_PERMISSIONS": "true"}
         rig.play([Run("touch denied.txt")], [Say("Refused.")])
-        async with self.session(rig, place, policy=NO_COMMANDS, env=env) as session:
+        async with self.session(rig, cwd, policy=NO_COMMANDS, env=env) as session:
             seen = await collect(session.turn("touch it"))
-        assert the(seen, ToolResult).status == "denied" and not (place / "denied.txt").exists()
+        assert the(seen, ToolResult).status == "denied" and not (cwd / "denied.txt").exists()
 
-    async def test_a_chosen_model_is_not_kept(self, rig: VibeRig, place: Path) -> None:
+    async def test_a_chosen_model_is_not_kept(self, rig: VibeRig, cwd: Path) -> None:
         """Chosen by Vibe's own option it would be in the user's settings, and in all sessions to come. Without that, a
         conversation keeps the one that it has."""
         settings = Path(rig.options["env"]["HOME"], ".vibe/config.toml")
         before = settings.read_text()
         rig.play([Say("One.")])
-        async with self.session(rig, place, model="another") as session:
+        async with self.session(rig, cwd, model="another") as session:
             await collect(session.turn("hello"))
             native = session.native_id
         with pytest.raises(UsageError, match="goes on with 'another' in this conversation"):
-            async with self.session(rig, place, model="scripted", resume=native):
+            async with self.session(rig, cwd, model="scripted", resume=native):
                 pass
         assert rig.model.called_as == ["another"]
         assert settings.read_text() == before
 
-    async def test_a_model_that_it_has_not(self, rig: VibeRig, place: Path) -> None:
+    async def test_a_model_that_it_has_not(self, rig: VibeRig, cwd: Path) -> None:
         """By itself it would take its vendor's."""
         env = {**rig.options["env"], "MISTRAL_API_KEY": "dummy"}
         with pytest.raises(UsageError, match="has no model 'scripte'") as refused:
-            async with self.session(rig, place, model="scripte", env=env):
+            async with self.session(rig, cwd, model="scripte", env=env):
                 pass
         assert "scripted" in refused.value.hint and refused.value.field == "model"
 
-    async def test_profiles_of_agents_run_under_no_policy_that_holds_something(self, rig: VibeRig, place: Path) -> None:
+    async def test_profiles_of_agents_run_under_no_policy_that_holds_something(self, rig: VibeRig, cwd: Path) -> None:
         """They come before what we set: one by the name of a mode takes its place."""
-        for folder in (place, Path(rig.options["env"]["HOME"])):
+        for folder in (cwd, Path(rig.options["env"]["HOME"])):
             profile = folder / ".vibe/agents/ask.toml"
             profile.parent.mkdir(parents=True)
             profile.write_text(LETS_ALL_PASS)
             with pytest.raises(PolicyUnenforceable) as refused:
-                async with self.session(rig, place, policy=NO_COMMANDS):
+                async with self.session(rig, cwd, policy=NO_COMMANDS):
                     pass
             assert str(profile) in refused.value.hint
             profile.unlink()

@@ -55,7 +55,7 @@ async def test_a_terminal_is_read_and_what_it_asks_is_shown_until_it_is_decided_
         assert (done.status, done.text, done.native_id, done.usage) == (
             "success", "Hello.", session.native_id, "complete",
         )  # fmt: skip
-        assert done.tokens is not None and (done.tokens.input, done.tokens.output) == at.home.rig.model.told
+        assert done.tokens is not None and (done.tokens.input, done.tokens.output) == at.home.rig.model.reported_tokens
 
         # Allowed at the terminal: its command runs, and nothing is asked any more.
         play([Say("I will."), Run("touch begun; until test -e go; do sleep 0.1; done")], [Say("It was allowed.")])

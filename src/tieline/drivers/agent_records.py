@@ -55,8 +55,8 @@ class AgentRecords(Generic[R]):
         if self._file is None:
             return {}
         try:
-            found = self._file.stat()
-            state = (found.st_mtime_ns, found.st_size, found.st_ino)
+            status = self._file.stat()
+            state = (status.st_mtime_ns, status.st_size, status.st_ino)
             if state != self._file_state:
                 self._cached = {}
                 self._file_state = state

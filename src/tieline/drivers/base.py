@@ -315,9 +315,9 @@ def check_args(agent: str, args: Iterable[str], kept: Iterable[str], *, field: s
 
 def check_prompt(driver: Driver, prompt: Prompt) -> None:
     """Refuse an empty prompt and attachments that the agent cannot take."""
-    said = cast("object", prompt)
-    if not isinstance(said, Prompt) or not isinstance(cast("object", prompt.text), str):
-        kind = type(said.text if isinstance(said, Prompt) else said).__name__
+    value = cast("object", prompt)
+    if not isinstance(value, Prompt) or not isinstance(cast("object", prompt.text), str):
+        kind = type(value.text if isinstance(value, Prompt) else value).__name__
         raise UsageError(f"invalid prompt of type {kind}", field="prompt", hint="Give a text, or a tieline.Prompt.")
     if not prompt.text.strip() and not prompt.attachments:
         raise UsageError("the prompt is empty", field="prompt", hint="Say what the agent should do.")

@@ -25,10 +25,11 @@ class _Settings(Struct, frozen=True):
 
 
 def repository_denials(cwd: str) -> tuple[str, ...]:
-    """What a repository's settings deny: that can only take away."""
-    found: list[str] = []
+    """The rules by which a repository's settings deny something. They are safe to follow: they only take rights
+    away."""
+    denials: list[str] = []
     for name in PROJECT_SETTINGS[:2]:
         with suppress(OSError, msgspec.MsgspecError):
             settings = msgspec.json.decode(read_inside(cwd, name, MAX_SETTINGS), type=_Settings)
-            found += [rule for rule in settings.permissions.deny if rule and rule.isprintable()]
-    return tuple(found) if sum(map(len, found)) <= MAX_DENIALS else ()
+            denials += [rule for rule in settings.permissions.deny if rule and rule.isprintable()]
+    return tuple(denials) if sum(map(len, denials)) <= MAX_DENIALS else ()

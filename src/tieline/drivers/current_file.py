@@ -34,11 +34,11 @@ class Unreadable(Exception):
 
 
 def read_text(path: str, cwd: str = "") -> str | None:
-    """What is in the file; None: there is no such file. Raises Unreadable."""
-    place = Path(cwd, path)
+    """The text of the file. None: there is no such file. Raises Unreadable."""
+    file = Path(cwd, path)
     try:
-        _check(place.stat())  # before it is opened, which alone can do something to a device
-        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        _check(file.stat())  # before it is opened: opening a device can already have an effect
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             _check(os.fstat(descriptor))
             content = _read(descriptor)
@@ -98,5 +98,5 @@ async def note_links(ask: Ask, cwd: str) -> Ask:
 
 
 def _describe_links(paths: Iterable[str], cwd: str) -> str:
-    found = ((path, link_target(path, cwd)) for path in paths if "\0" not in path)
-    return " ".join(f"{path} is a link: what changes is {target}." for path, target in found if target)
+    links = ((path, link_target(path, cwd)) for path in paths if "\0" not in path)
+    return " ".join(f"{path} is a link: what changes is {target}." for path, target in links if target)

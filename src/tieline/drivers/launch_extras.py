@@ -27,7 +27,7 @@ _STEERS = re.compile(
 
 
 def check_extras(agent: str, arguments: Sequence[str], environment: Sequence[str], *, held: bool) -> None:
-    """Refuse what a session may not add. `held`: there is a policy that the agent is held to."""
+    """Refuse what a session may not add. `held`: the agent is held to a policy."""
     own = f"On that machine, `args` and `env` of an agent in tieline.toml may: see [agents.NAME]. {agent} itself stays."
     for field, given in (("arguments", arguments), ("environment", environment)):
         if len(given) > MAX_EXTRAS or any(len(each) > MAX_EXTRA or "\0" in each for each in given):
@@ -37,13 +37,13 @@ def check_extras(agent: str, arguments: Sequence[str], environment: Sequence[str
         problem = "a session adds arguments only with the policy full: they could change what its agent may do"
         raise UsageError(problem, field="arguments", hint=own)
     for each in environment:
-        found = _VARIABLE.fullmatch(each)
-        if found is None:
+        match = _VARIABLE.fullmatch(each)
+        if match is None:
             raise UsageError(f"{each[:100]!r} is not a variable", field="environment", hint="Write NAME=value.")
-        if found["name"].upper().startswith(OURS):
-            raise UsageError(f"{found['name']} is Tieline's own variable", field="environment", hint="Leave it out.")
-        if held and _STEERS.fullmatch(found["name"]):
-            problem = f"a session sets {found['name']} only with the policy full: it could change what its agent may do"
+        if match["name"].upper().startswith(OURS):
+            raise UsageError(f"{match['name']} is Tieline's own variable", field="environment", hint="Leave it out.")
+        if held and _STEERS.fullmatch(match["name"]):
+            problem = f"a session sets {match['name']} only with the policy full: it could change what its agent may do"
             raise UsageError(problem, field="environment", hint=own)
 
 

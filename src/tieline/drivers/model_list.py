@@ -82,19 +82,19 @@ class ModelListFile:
 
 
 async def ask_models(driver: Driver, config: Config, cwd: str = "") -> ModelList:
-    """What the agent tells when it is asked: about a directory, or by default about none. Raises AgentError, and
-    Unsupported for one that tells its models in a session only."""
+    """Ask the agent for its models in a directory, or by default outside of any project. Raises AgentError, and
+    Unsupported for an agent that lists its models only in a session."""
     import asyncio
 
     if not isinstance(driver, ListsModels):
         raise Unsupported(driver.name, "a list of its models", hint="It may tell them when a session starts.")
     if not cwd:
-        place = paths.no_project(config.environ)
+        directory = paths.no_project(config.environ)
         try:
-            await asyncio.to_thread(place.mkdir, 0o700, parents=True, exist_ok=True)
+            await asyncio.to_thread(directory.mkdir, 0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise AgentStartFailed(driver.name, f"{place} cannot be made: {error.strerror}") from None
-        cwd = str(place)
+            raise AgentStartFailed(driver.name, f"{directory} cannot be made: {error.strerror}") from None
+        cwd = str(directory)
     try:
         async with asyncio.timeout(ASK_S):
             return await driver.list_models(cwd, config.for_children())
@@ -130,25 +130,25 @@ def unlisted_model(models: ModelList, wanted: str) -> str:
     return f"it is not in the agent's list of models{hint}"
 
 
-def mappings(told: object) -> list[Mapping[str, object]]:
-    """Those of a list, whatever an agent has put there."""
-    listed = cast("list[object]", told) if isinstance(told, list) else []
-    return [cast("Mapping[str, object]", one) for one in listed if isinstance(one, Mapping)]
+def mappings(value: object) -> list[Mapping[str, object]]:
+    """The mappings among the elements of a list. Empty: an agent sent something else than a list."""
+    listed = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("Mapping[str, object]", element) for element in listed if isinstance(element, Mapping)]
 
 
-def model_names(told: Iterable[object]) -> tuple[str, ...]:
-    """An agent's own list, as far as it is one of names."""
-    return _names(told, MAX_MODELS)
+def model_names(names: Iterable[object]) -> tuple[str, ...]:
+    """The valid names in an agent's own list."""
+    return _names(names, MAX_MODELS)
 
 
-def model_list(told: Iterable[tuple[object, Iterable[object] | None]], *, certain: bool = False) -> ModelList:
-    """From pairs of a model and its efforts, in the agent's own words; None: it does not tell them."""
-    efforts = {name: levels for name, levels in told if isinstance(name, str)}
+def model_list(models: Iterable[tuple[object, Iterable[object] | None]], *, certain: bool = False) -> ModelList:
+    """From pairs of a model and its efforts, in the agent's own words. None: the agent does not list the efforts."""
+    efforts = {name: levels for name, levels in models if isinstance(name, str)}
     names = model_names(efforts)
     known = {name: _names(levels, MAX_EFFORTS) for name in names if (levels := efforts[name]) is not None}
     return ModelList(names=names, efforts=known, certain=certain and len(efforts) <= MAX_MODELS)
 
 
-def _names(told: Iterable[object], limit: int) -> tuple[str, ...]:
-    names = dict.fromkeys(name for name in told if isinstance(name, str) and 0 < len(name) <= MAX_NAME)
+def _names(values: Iterable[object], limit: int) -> tuple[str, ...]:
+    names = dict.fromkeys(name for name in values if isinstance(name, str) and 0 < len(name) <= MAX_NAME)
     return tuple(names)[:limit]

@@ -94,14 +94,14 @@ class ObservedAgents:
         """The last time that anything ran by this name."""
         return next(iter(self._records.of(name)), None)
 
-    def record(self, name: str, program: str, version: str, told: ObservedFeatures) -> None:
+    def record(self, name: str, program: str, version: str, features: ObservedFeatures) -> None:
         """Never raises."""
         before = self.get(name, program)
-        if before is not None and told.model is None:
-            told = msgspec.structs.replace(told, model=before.features.model)
+        if before is not None and features.model is None:
+            features = msgspec.structs.replace(features, model=before.features.model)
         if before is not None and before.version == version[:MAX_VERSION]:
-            told = msgspec.structs.replace(told, shown=tuple(sorted({*before.features.shown, *told.shown})))
-        now = Observation(version=version[:MAX_VERSION], features=told, when=time.time(), program=program)
+            features = msgspec.structs.replace(features, shown=tuple(sorted({*before.features.shown, *features.shown})))
+        now = Observation(version=version[:MAX_VERSION], features=features, when=time.time(), program=program)
         news = before is None or msgspec.structs.replace(now, when=before.when) != before
         self._records.put(name, now, write=news or now.when - (before.when if before else 0) > REWRITE_S)
 

@@ -58,10 +58,10 @@ def settings_found(cwd: str, names: Sequence[str], home: str) -> tuple[str, ...]
 
 
 def settings_left_out(cwd: str, names: Sequence[str], home: str, hint: str) -> tuple[Warning, ...]:
-    """Tells the person which of these settings the repository has, when its agent does not read them; `hint`: what to
-    say if it should."""
-    found = settings_found(cwd, names, home)
-    return (Warning(f"{LEFT_OUT}: {', '.join(found)}. If you trust it: {hint}"),) if found else ()
+    """A warning that names those of the settings in the repository that its agent does not read. `hint`: what the
+    person can do to have them read."""
+    present = settings_found(cwd, names, home)
+    return (Warning(f"{LEFT_OUT}: {', '.join(present)}. If you trust it: {hint}"),) if present else ()
 
 
 def file_that_runs(cwd: str, patterns: Mapping[str, str], home: str) -> str:

@@ -29,7 +29,7 @@ class Account(Struct, frozen=True):
 
 
 def look_up_account(agent: str, name: str) -> Account:
-    """The user that an agent shall run as. Raises UsageError when it cannot be."""
+    """The account that an agent shall run as. Raises UsageError if an agent cannot run as that user."""
     field = f"agents.{agent}.run_as"
     if sys.platform != "linux":
         raise UsageError(f"{field} is for Linux", field=field, hint=NODE_HINT)
@@ -38,14 +38,14 @@ def look_up_account(agent: str, name: str) -> Account:
     import pwd
 
     try:
-        found = pwd.getpwnam(name)
+        account = pwd.getpwnam(name)
     except (KeyError, ValueError):
         hint = "Name a user of this machine, or make one (useradd)."
         raise UsageError(f"{field}: there is no user {name!r}", field=field, hint=hint) from None
-    if found.pw_uid == 0:
+    if account.pw_uid == 0:
         hint = "Name a user who is not root, or leave run_as out."
         raise UsageError(f"{field}: {name!r} is root, who runs Tieline: that limits nothing", field=field, hint=hint)
-    return Account(found.pw_name, found.pw_dir, found.pw_shell)
+    return Account(account.pw_name, account.pw_dir, account.pw_shell)
 
 
 class RunAsDriver:
@@ -89,11 +89,11 @@ def with_run_as(driver: Driver, receipt: Receipt) -> Receipt:
 
 
 def chown_to_run_as(env: Mapping[str, str], *paths: str) -> None:
-    """These files, which we made for an agent, are its user's if it has one."""
+    """Give these files, which we made for an agent, to the user that the agent runs as, if it has one."""
     if name := env.get(process_table.RUN_AS):
         import pwd
 
         with suppress(KeyError):  # the launch will say so
-            found = pwd.getpwnam(name)
+            account = pwd.getpwnam(name)
             for path in paths:
-                os.chown(path, found.pw_uid, found.pw_gid, follow_symlinks=False)
+                os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)

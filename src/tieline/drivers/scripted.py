@@ -191,7 +191,7 @@ class ScriptedConversation:
             for file in turn.prompt.attachments:
                 self._driver.on_model_input((file.data or Path(file.path).read_bytes()).decode(errors="replace"))
             words = len(turn.prompt.text.split())
-            said = 0
+            output_tokens = 0
             while True:
                 replies = self._replies
                 reply: Reply = replies[self._next] if self._next < len(replies) else (script.Say("Done."),)
@@ -200,12 +200,12 @@ class ScriptedConversation:
                     if step.when == ("allowed" if self._denied else "denied"):
                         continue
                     await turn.drain()
-                    said += await self._step(turn, step)
+                    output_tokens += await self._step(turn, step)
                     if turn.ended:
                         return
                 if script.ends_turn(reply):
                     break
-            turn.done("success", tokens=Tokens(input=words, output=said), native_id=self.native_id)
+            turn.done("success", tokens=Tokens(input=words, output=output_tokens), native_id=self.native_id)
         except asyncio.CancelledError:
             turn.done("interrupted", native_id=self.native_id)
         except Exception as error:  # a broken script is the turn's failure, not a hang of its reader

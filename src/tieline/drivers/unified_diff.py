@@ -36,31 +36,32 @@ def unchanged_hunk(path: str, text: str, heading: str) -> str:
 
 
 def replacement_diff(path: str, text: str, old: str, new: str, *, everywhere: bool = False) -> str:
-    """What replacing a part of a text does to it, at its first place or at every one. Empty: it is not in there."""
-    places: list[int] = []
-    place = text.find(old) if old else -1
-    while place >= 0 and (everywhere or not places):
-        places.append(place)
-        place = text.find(old, place + len(old))
-    if not places:
+    """The diff of replacing a part of a text, at its first occurrence or at every one. Empty: the text does not have
+    it."""
+    positions: list[int] = []
+    position = text.find(old) if old else -1
+    while position >= 0 and (everywhere or not positions):
+        positions.append(position)
+        position = text.find(old, position + len(old))
+    if not positions:
         return ""
     before = split_lines(text)
     starts = [0, *accumulate(map(len, before))]
-    blocks: list[tuple[int, int, list[int]]] = []  # the first and the last line, and the places in there
-    for place in places:
-        first = bisect_right(starts, place) - 1
-        last = min(bisect_right(starts, place + len(old)) - 1, len(before) - 1)
+    blocks: list[tuple[int, int, list[int]]] = []  # the first and the last line, and the positions in between
+    for position in positions:
+        first = bisect_right(starts, position) - 1
+        last = min(bisect_right(starts, position + len(old)) - 1, len(before) - 1)
         if blocks and first <= blocks[-1][1]:
-            blocks[-1] = (blocks[-1][0], last, [*blocks[-1][2], place])
+            blocks[-1] = (blocks[-1][0], last, [*blocks[-1][2], position])
         else:
-            blocks.append((first, last, [place]))
+            blocks.append((first, last, [position]))
     changes: list[LineChange] = []
     for first, last, here in blocks:
         parts: list[str] = []
         done = starts[first]
-        for place in here:
-            parts += (text[done:place], new)
-            done = place + len(old)
+        for position in here:
+            parts += (text[done:position], new)
+            done = position + len(old)
         parts.append(text[done : starts[last + 1]])
         now = split_lines("".join(parts))
         changes += ((first + a, first + b, put) for a, b, put in _one_change(before[first : last + 1], now))

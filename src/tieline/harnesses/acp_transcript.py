@@ -105,15 +105,16 @@ class AcpTranscriptEvents:
         return [(event, str(self._cursor) if isinstance(event, Done) else "") for event in events]
 
     def _with_cursor(self, events: list[Event], line: TranscriptLine) -> TellAfter:
-        """An event that cannot be told from another of its kind moves the cursor: it is not told again."""
-        again, told = line.start < self._cursor.told, list[tuple[Event, str]]()
+        """Pair the events with cursors. An event that looks like another of its kind moves the cursor, so that it is
+        not emitted again."""
+        again, pairs = line.start < self._cursor.emitted, list[tuple[Event, str]]()
         for event in events:
             if not isinstance(event, Error | Other):
-                told.append((event, ""))
+                pairs.append((event, ""))
             elif not again:
                 self._cursor = TranscriptCursor(self._cursor.start, self._cursor.line, line.start + 1)
-                told.append((event, str(self._cursor)))
-        return told
+                pairs.append((event, str(self._cursor)))
+        return pairs
 
     # --- what the model says and does ------------------------------------------------------------------------
 
@@ -200,8 +201,8 @@ def fields_in(values: Mapping[str, Any], name: str) -> JsonDict:
 
 def members(value: Any) -> list[JsonDict]:
     """The objects in a list."""
-    found = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("JsonDict", each) for each in found if isinstance(each, dict)]
+    elements = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("JsonDict", each) for each in elements if isinstance(each, dict)]
 
 
 def text_in(values: Mapping[str, Any], name: str) -> str:
@@ -226,10 +227,10 @@ def _named(event: Event, item: str) -> Event:
 
 
 def _sum(spent: Iterable[Tokens]) -> Tokens:
-    each = list(spent)
+    parts = list(spent)
     return Tokens(
-        input=sum(one.input or 0 for one in each),
-        output=sum(one.output or 0 for one in each),
-        cache_read=sum(one.cache_read or 0 for one in each),
-        reasoning=sum(one.reasoning or 0 for one in each),
+        input=sum(tokens.input or 0 for tokens in parts),
+        output=sum(tokens.output or 0 for tokens in parts),
+        cache_read=sum(tokens.cache_read or 0 for tokens in parts),
+        reasoning=sum(tokens.reasoning or 0 for tokens in parts),
     )

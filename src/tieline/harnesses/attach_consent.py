@@ -44,11 +44,11 @@ class Consent(Struct, frozen=True, omit_defaults=True):
 
 
 def _at_or_above(cwd: str, folders: Iterable[str]) -> list[str]:
-    """Those of the folders that have this directory in them."""
+    """The folders that contain this directory."""
     if not (known := list(folders)):
         return []
-    place = Path(os.path.realpath(cwd))
-    return [folder for folder in known if place == Path(folder) or Path(folder) in place.parents]
+    directory = Path(os.path.realpath(cwd))
+    return [folder for folder in known if directory == Path(folder) or Path(folder) in directory.parents]
 
 
 def consent_file(env: Mapping[str, str]) -> Path:
@@ -87,16 +87,17 @@ def withdraw(env: Mapping[str, str], harness: str) -> None:
 
 
 def switch(env: Mapping[str, str], folder: str, *, on: bool, now: float | None = None) -> None:
-    """In a directory and all below it. Switched on again where a directory above is off, only that one counts."""
-    consent, place = read_consent(env), os.path.realpath(folder)
-    if on == (place not in consent.off):
+    """Switch consent on or off for a directory and everything below it. Switched on below a directory where it is off,
+    it counts for the lower directory only."""
+    consent, directory = read_consent(env), os.path.realpath(folder)
+    if on == (directory not in consent.off):
         return
-    off = tuple(each for each in consent.off if each != place)
-    since = {each: at for each, at in consent.on.items() if each != place}
+    off = tuple(each for each in consent.off if each != directory)
+    since = {each: at for each, at in consent.on.items() if each != directory}
     if on:
-        since[place] = time.time() if now is None else now
+        since[directory] = time.time() if now is None else now
     else:
-        off = (*off, place)
+        off = (*off, directory)
     write_consent(env, replace(consent, off=off, on=since))
 
 

@@ -23,13 +23,13 @@ class TerminalBehind(Exception):
     """Too much is unwritten: the plugin has to tell it again."""
 
 
-class ToldTerminal(HarnessTerminal, Protocol):
+class PluginTerminal(HarnessTerminal, Protocol):
     link: str
-    """By which its plugin was told to tell."""
+    """The id of the link on which the plugin was asked to report the session's events."""
 
     def begin(self, session: AttachedSession, since: float) -> str:
-        """Tell this session from now on, without turns that began before `since`. After the returned cursor the plugin
-        is to tell."""
+        """Write events to this session from now on, without turns that began before `since`. Gives the cursor after
+        which the plugin is to send events."""
         ...
 
     async def take(self, events: Sequence[dict[str, Any]]) -> None:
@@ -42,12 +42,12 @@ class ToldTerminal(HarnessTerminal, Protocol):
 
 
 class AttachedPluginReach(PluginReach):
-    def new_terminal(self, session: PluginSession) -> ToldTerminal:
+    def new_terminal(self, session: PluginSession) -> PluginTerminal:
         raise NotImplementedError
 
     @asynccontextmanager
     async def open(self, observer: SessionObserver) -> AsyncGenerator[None, None]:
-        self._terminals: dict[str, tuple[ToldTerminal, AttachedSession]] = {}
+        self._terminals: dict[str, tuple[PluginTerminal, AttachedSession]] = {}
         minding = asyncio.create_task(self._mind_consent(), name=f"{self.harness}-consent")
         try:
             async with super().open(observer):
@@ -59,22 +59,22 @@ class AttachedPluginReach(PluginReach):
             self._terminals.clear()
 
     async def on_session(self, session: PluginSession, link: PluginLink) -> None:
-        attacher, found = self.attacher, self._terminals.get(session.id)
+        attacher, entry = self.attacher, self._terminals.get(session.id)
         if attacher is None:
             return
         if not attacher.allowed(self.harness, session.cwd, session.began_at):
-            if found is not None:
+            if entry is not None:
                 link.commands.put_nowait(PluginUnfollow(unfollow=session.id))
                 await self._detach(session.id, WITHDRAWN)
             return
-        if found is None:
+        if entry is None:
             terminal = self.new_terminal(session)
             working = session.activity == "working"
             attached = await attacher.attach(
                 self.harness, session.id, cwd=session.cwd, terminal=terminal, working=working
             )
-            found = self._terminals[session.id] = (terminal, attached)
-        terminal, attached = found
+            entry = self._terminals[session.id] = (terminal, attached)
+        terminal, attached = entry
         if terminal.link != link.id:
             last = terminal.begin(attached, attacher.on_since(session.cwd))
             link.commands.put_nowait(PluginFollow(follow=session.id, since=last))
@@ -98,14 +98,14 @@ class AttachedPluginReach(PluginReach):
     async def on_first_look(self, sessions: Collection[str], heard: Collection[int]) -> bool:
         return self.attacher is None or await self.attacher.only(self.harness, sessions, heard)
 
-    async def events(self, told: PluginEvents) -> bool:
-        terminal, _ = self._terminals.get(told.session, (None, None))
-        if terminal is None or terminal.link != told.link:
+    async def events(self, batch: PluginEvents) -> bool:
+        terminal, _ = self._terminals.get(batch.session, (None, None))
+        if terminal is None or terminal.link != batch.link:
             return False
         try:
-            await terminal.take(told.events)
+            await terminal.take(batch.events)
         except (TerminalBehind, TimeoutError) as error:
-            log.warning("the terminal of %s tells faster than it can be written: %r", told.session, error)
+            log.warning("the terminal of %s tells faster than it can be written: %r", batch.session, error)
             terminal.link = ""
             self.look_again()
             return False

@@ -204,8 +204,8 @@ class Harness:
         return Detection(found=bool(program or paths), program=program, version=known, paths=paths)
 
     def _program(self, env: Mapping[str, str]) -> str:
-        found = (shutil.which(name, path=env.get("PATH", "")) for name in self.programs)
-        return next((path for path in found if path), "")
+        candidates = (shutil.which(name, path=env.get("PATH", "")) for name in self.programs)
+        return next((path for path in candidates if path), "")
 
 
 def _version(program: str, package: str, env: Mapping[str, str]) -> str:
@@ -222,8 +222,8 @@ def _version(program: str, package: str, env: Mapping[str, str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return ""
-    found = re.search(r"\d+\.\d+[\w.+-]*", done.stdout)
-    return found[0].rstrip(".") if found else ""
+    match = re.search(r"\d+\.\d+[\w.+-]*", done.stdout)
+    return match[0].rstrip(".") if match else ""
 
 
 # --- the entry of our MCP server, in the shapes that harnesses share ------------------------------------------
@@ -290,11 +290,11 @@ def command_hooks(
     groups: Mapping[str, Mapping[str, str]] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """Hooks in the form that Claude Code brought up: for each event one group with our command. `timeout` is in the
-    harness's own unit; `groups`: what the group of an event says besides; `more`: what the handler does."""
+    """Hooks in the form that Claude Code introduced: for each event one group with our command. `timeout` is in the
+    harness's own unit; `groups`: more fields of the group of an event; `more`: more fields of the handler."""
     handler = {**more, "type": "command", "command": hook_command(harness, options), "timeout": timeout}
-    said = groups or {}
-    return {"hooks": {event: [{**said.get(event, {}), "hooks": [handler]}] for event in events}}
+    group_fields = groups or {}
+    return {"hooks": {event: [{**group_fields.get(event, {}), "hooks": [handler]}] for event in events}}
 
 
 def is_our_handler(value: Any) -> bool:

@@ -76,7 +76,7 @@ class ClaudeCode(Harness):
     )
 
     def files(self, options: InstallOptions) -> list[ManagedFile]:
-        folder, servers, settings, memory = self._places(options)
+        folder, servers, settings, memory = self._paths(options)
         return [
             ManagedFile(servers, JsonEntries({"mcpServers": {SERVER: _server(options)}}, is_ours), "MCP server"),
             ManagedFile(settings, JsonEntries(_settings(options), is_ours), "hooks"),
@@ -89,7 +89,7 @@ class ClaudeCode(Harness):
             return []
         return ["Claude Code asks once whether it may use the server, unless git ignores .claude/settings.local.json."]
 
-    def _places(self, options: InstallOptions) -> tuple[Path, Path, Path, Path]:
+    def _paths(self, options: InstallOptions) -> tuple[Path, Path, Path, Path]:
         """Its folder, the file of its MCP servers, the file of its hooks, its instructions."""
         if options.project:
             folder = options.root / ".claude"

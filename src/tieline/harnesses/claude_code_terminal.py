@@ -226,16 +226,17 @@ class ClaudeCodeTerminal(TranscriptTerminal[TranscriptEvents]):
         return ""
 
     async def _wait_for_call(self, wanted: _Wanted) -> str:
-        """Empty: it is a subagent's, or the transcript is late."""
+        """The id of the call. Empty: the call is a subagent's, or the transcript is late."""
         while True:
             begun = time.monotonic()
             with suppress(TimeoutError):
                 async with asyncio.timeout(CALL_S), self._read_again:
                     self._changed.set()
                     await self._read_again.wait_for(lambda: bool(self._find_call(wanted)))
-            found = self._find_call(wanted)
-            if found or time.monotonic() - begun < 2 * CALL_S:  # else the machine stood still, and nothing was read
-                return found
+            call = self._find_call(wanted)
+            # A longer wait means that the machine was suspended, and nothing was read: then wait once more.
+            if call or time.monotonic() - begun < 2 * CALL_S:
+                return call
 
     async def _settle(self, attached: AttachedSession) -> None:
         """What was decided at the terminal: the result of the call tells, or that the prompt is no longer shown."""

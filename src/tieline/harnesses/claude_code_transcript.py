@@ -112,8 +112,8 @@ class TranscriptEvents:
         if message.get("subtype") == TURN_OVER:
             return self.end_turn()
         if message["type"] == "attachment":
-            words = _said_in_between(message)
-            return self._told([Status(SAID, words)], line) if words and self.turn else []
+            words = _queued_prompt(message)
+            return self._with_cursor([Status(SAID, words)], line) if words and self.turn else []
         events: list[Event] = []
         if message["type"] == "user" and (words := _words(message)) is not None:
             if words.startswith(INTERRUPTED):
@@ -123,7 +123,7 @@ class TranscriptEvents:
                 self._prompt = _as_typed(message, words) or self._prompt
             if not _begins_turn(message):
                 return []
-            return [*ended, *self._told(self._begin(line.id, _text(message, "permissionMode")), line)]
+            return [*ended, *self._with_cursor(self._begin(line.id, _text(message, "permissionMode")), line)]
         if message["type"] == "assistant" and self.turn is None:
             if message.get("isApiErrorMessage") and not self._prompt:
                 return []
@@ -132,7 +132,7 @@ class TranscriptEvents:
         if self.turn is None:
             self._between += [event for event in events if not isinstance(event, Error)]
             return []
-        return self._told(events, line)
+        return self._with_cursor(events, line)
 
     def _leave_out(self, message: JsonDict) -> bool:
         before, over = self.since > 0 and _time(message) < self.since, message.get("subtype") == TURN_OVER
@@ -214,16 +214,17 @@ class TranscriptEvents:
                 case _:
                     pass
 
-    def _told(self, events: list[Event], line: TranscriptLine) -> list[tuple[Event, str]]:
-        """An event that cannot be told from another of its kind moves the cursor: it is not told again."""
-        again, told = line.start < self._cursor.told, list[tuple[Event, str]]()
+    def _with_cursor(self, events: list[Event], line: TranscriptLine) -> list[tuple[Event, str]]:
+        """Pair the events with cursors. An event that looks like another of its kind moves the cursor, so that it is
+        not emitted again."""
+        again, pairs = line.start < self._cursor.emitted, list[tuple[Event, str]]()
         for event in events:
             if not isinstance(event, Error):
-                told.append((event, ""))
+                pairs.append((event, ""))
             elif not again:
                 self._cursor = TranscriptCursor(self._cursor.start, self._cursor.line, line.start + 1)
-                told.append((event, str(self._cursor)))
-        return told
+                pairs.append((event, str(self._cursor)))
+        return pairs
 
 
 def stream_message(line: JsonDict) -> JsonDict:
@@ -242,18 +243,18 @@ def digest_of_call(name: object, input: object) -> bytes:
 
 
 def messages_in(path: Path, ids: Collection[str]) -> set[str]:
-    """Of messages of the mesh, by their ids, those that went to the model: Claude Code also writes down what waits."""
+    """The ids of those messages of the mesh that went to the model: Claude Code also writes down waiting messages."""
     try:
         tail = read_regular(path, MAX_TAIL, last=True)
     except OSError:
         return set()
     marks = {id: f'id=\\"{id}\\"'.encode() for id in ids}
-    found: set[str] = set()
+    sent: set[str] = set()
     for raw in tail.splitlines():
         here = {id for id, mark in marks.items() if mark in raw}
-        if here - found and message_of(raw) is not None:
-            found |= here
-    return found
+        if here - sent and message_of(raw) is not None:
+            sent |= here
+    return sent
 
 
 def _words(message: JsonDict) -> str | None:
@@ -266,8 +267,8 @@ def _words(message: JsonDict) -> str | None:
     return "\n".join(_text(block, "text") or f"[{block.get('type')}]" for block in parts)
 
 
-def _said_in_between(message: JsonDict) -> str:
-    """Empty: it is a notice of Claude Code's own."""
+def _queued_prompt(message: JsonDict) -> str:
+    """The prompt that a person typed during a turn. Empty: the message is a notice of Claude Code's own."""
     attachment: JsonDict = message["attachment"]
     if attachment.get("commandMode") != "prompt":
         return ""

@@ -81,7 +81,7 @@ class CodexReach:
         self._peer: Peer | None = None
         self._lost_at = 0.0
         self._sessions: dict[str, HarnessSession] = {}
-        self._told: dict[str, HarnessSession] = {}
+        self._reported: dict[str, HarnessSession] = {}
         self._left_at: dict[str, float] = {}  # when a session that was told of went away
         self._daemon = (0, 0)  # the socket of the daemon that has the sessions
         self._interrupted: set[str] = set()  # sessions of a daemon that another one has followed
@@ -162,19 +162,19 @@ class CodexReach:
         while True:
             if failures or not self._socket.exists():
                 await self._know_what_runs()
-            found = await self._appears(refused if failures else (0, 0), RETRY.delay(max(failures, 1)))
-            failures = 0 if found != refused else failures
-            if found != self._daemon:
-                self._daemon = found
+            daemon = await self._appears(refused if failures else (0, 0), RETRY.delay(max(failures, 1)))
+            failures = 0 if daemon != refused else failures
+            if daemon != self._daemon:
+                self._daemon = daemon
                 self._interrupt_all()
             try:
                 await self._serve()
                 failures, refused = 0, (0, 0)
             except (OSError, TimeoutError, RpcError, msgspec.ValidationError) as error:
-                failures, refused = failures + 1, found
+                failures, refused = failures + 1, daemon
                 log.debug("the daemon of Codex: %s", error)
             except Exception:
-                failures, refused = failures + 1, found
+                failures, refused = failures + 1, daemon
                 log.exception("the connection to the daemon of Codex failed")
 
     def _interrupt_all(self) -> None:
@@ -185,16 +185,16 @@ class CodexReach:
         self._changed.set()
 
     async def _appears(self, refused: tuple[int, int], delay_s: float) -> tuple[int, int]:
-        """Wait for the daemon's socket. One that refused us is tried again after the delay, a new one as soon as its
-        terminal has been its first client."""
+        """Wait for the daemon's socket. A socket that refused us is tried again after the delay, a new one as soon as
+        its terminal has been its first client."""
         until = time.monotonic() + delay_s
         while True:
             with suppress(OSError):
                 about = self._socket.stat()
-                found = (about.st_ino, about.st_mtime_ns)
-                wait_s = until - time.monotonic() if found == refused else about.st_mtime + FIRST_S - time.time()
+                daemon = (about.st_ino, about.st_mtime_ns)
+                wait_s = until - time.monotonic() if daemon == refused else about.st_mtime + FIRST_S - time.time()
                 if wait_s <= 0:
-                    return found
+                    return daemon
                 await asyncio.sleep(min(wait_s, LOOK_S))
                 continue
             await asyncio.sleep(LOOK_S if self._home.exists() else ABSENT_S)
@@ -436,29 +436,29 @@ class CodexReach:
             now, failed = time.monotonic(), False
             if now >= refresh_at:
                 refresh_at = now + REFRESH_S
-                self._told.clear()
+                self._reported.clear()
             while self._interrupted:
                 id = self._interrupted.pop()
                 if id not in self._following:  # its terminal has not come back yet
                     await self._report(self._stop_reading(id))
-                session = self._told.pop(id, None) or HarnessSession(harness=self.harness, session=id)
+                session = self._reported.pop(id, None) or HarnessSession(harness=self.harness, session=id)
                 await self._report(observer.ended(session))
             for id, session in list(self._sessions.items()):
-                if self._told.get(id) == session:
+                if self._reported.get(id) == session:
                     continue
                 if await self._report(observer.changed(session)):
-                    self._told[id] = session
+                    self._reported[id] = session
                 else:
                     failed = True
             for id, at in list(self._left_at.items()):
                 if now - at >= ENDING_S and self._left_at.pop(id, None) is not None:
                     await self._report(self._stop_reading(id))
-                    session = self._told.pop(id, None) or HarnessSession(harness=self.harness, session=id)
+                    session = self._reported.pop(id, None) or HarnessSession(harness=self.harness, session=id)
                     await self._report(observer.ended(session))
 
-    async def _report(self, told: Awaitable[object]) -> bool:
+    async def _report(self, report: Awaitable[object]) -> bool:
         try:
-            await told
+            await report
         except Exception:
             log.exception("a session of Codex could not be reported")
             return False

@@ -232,23 +232,24 @@ class CodexTerminal:
             self._rollout = await asyncio.to_thread(RolloutFile, path, running)
 
     async def _missed_turns(self, peer: Peer) -> AsyncGenerator[JsonObject]:
-        """Since the last one that was told to its end, oldest first. What was told is written before more is read."""
+        """The turns after the last one whose end was emitted, oldest first. Emitted events are written before the next
+        page is read."""
         last = self._session.record.cursor if self._session else ""
         if not last:
             async for turn in self._turns(peer, sortDirection="asc"):
                 yield turn
             return
-        # Where it is, newest first; what happened in the turns is read after that. Mostly nothing is missing, which the
-        # latest one alone tells.
+        # First look for the last turn, from the newest page on; the content of the turns is read after that. Mostly no
+        # turn is missing, which the newest page shows.
         newest = await self._page(peer, itemsView="notLoaded", sortDirection="desc", limit=1)
         if not _after(last, newest):
             return
         pages: list[str] = []
-        cursor, found = newest.get("nextCursor"), False
-        while cursor and not found and len(pages) * PAGE < MAX_MISSED:
+        cursor, reached_last = newest.get("nextCursor"), False
+        while cursor and not reached_last and len(pages) * PAGE < MAX_MISSED:
             pages.append(cursor)
             page = await self._page(peer, itemsView="notLoaded", sortDirection="desc", cursor=cursor)
-            cursor, found = page.get("nextCursor"), len(_after(last, page)) < len(page["data"])
+            cursor, reached_last = page.get("nextCursor"), len(_after(last, page)) < len(page["data"])
         while pages:
             async with self._reading:
                 page = await self._page(peer, sortDirection="desc", cursor=pages.pop())
@@ -261,11 +262,11 @@ class CodexTerminal:
     async def _turns(self, peer: Peer, **page: Any) -> AsyncGenerator[JsonObject]:
         while True:
             async with self._reading:
-                found = await self._page(peer, **page)
-                for turn in found["data"]:
+                response = await self._page(peer, **page)
+                for turn in response["data"]:
                     yield turn
                 await self._flush()
-            if not (cursor := found.get("nextCursor")):
+            if not (cursor := response.get("nextCursor")):
                 return
             page["cursor"] = cursor
 
@@ -324,20 +325,20 @@ class CodexTerminal:
             session.tell(Status(MODE, mode))
 
     async def requested(self, method: str, params: JsonObject, resolved: asyncio.Event) -> Any:
-        """An ask of the terminal's, which may answer it first: then it is resolved."""
+        """Handle an ask that the terminal also shows. If the terminal answers first, `resolved` is set."""
         await self._live.wait()
         session, normaliser = self._session, self._normaliser
         self._read_rollout()
         if method == "item/fileChange/requestApproval":  # the request does not say which change it is about
             normaliser.show_call(str(params.get("itemId")))
         try:
-            found = parse_request(method, params, normaliser, Policy())
+            parsed_request = parse_request(method, params, normaliser, Policy())
         except (LookupError, TypeError, AttributeError):
-            found = None  # another version's shape
-        if found is None or session is None or params.get("threadId") != self.thread.id:
-            await resolved.wait()  # that is for the terminal to answer
+            parsed_request = None  # another version of Codex has another shape
+        if parsed_request is None or session is None or params.get("threadId") != self.thread.id:
+            await resolved.wait()  # the terminal answers it
             raise NoResponse
-        ask, respond = found
+        ask, respond = parsed_request
         normaliser.show_call(ask.tool)
         ask = await note_links(ask, self.thread.cwd)
         self._begin("")
@@ -439,27 +440,27 @@ class CodexTerminal:
                 self._put(event)
             self._early.clear()
 
-    def _on_turn_ended(self, told: JsonObject) -> None:
-        if told["id"] != self._turn:
+    def _on_turn_ended(self, ended_turn: JsonObject) -> None:
+        if ended_turn["id"] != self._turn:
             return
         self._read_rollout()
         for outcome in self._outcomes.values():
             _decide(outcome, "deny")  # it waited until the end
         if self._asks:  # first their ends, then the turn's
             self._live.clear()
-            self._ending = asyncio.create_task(self._end_after_asks(told))
+            self._ending = asyncio.create_task(self._end_after_asks(ended_turn))
         else:
-            self._end(told)
+            self._end(ended_turn)
 
-    async def _end_after_asks(self, told: JsonObject) -> None:
-        if self._asks:  # their ends may have come before this task began
+    async def _end_after_asks(self, ended_turn: JsonObject) -> None:
+        if self._asks:  # the asks may have ended before this task began
             await asyncio.wait(list(self._asks), timeout=WITHDRAWN_S)
         await cancel_and_wait(*self._asks)
-        self._end(told)
+        self._end(ended_turn)
         self._go_on()
 
-    def _end(self, told: JsonObject) -> None:
-        status, message, code = turn_outcome(told)
+    def _end(self, ended_turn: JsonObject) -> None:
+        status, message, code = turn_outcome(ended_turn)
         if status in ("error", "max_budget") and not self._normaliser.failure:
             self._tell(Error(message or "the turn failed", code))
         self._begin("")
@@ -473,7 +474,7 @@ class CodexTerminal:
             tokens=tokens,
             usage="unknown" if tokens is None else "complete" if status == "success" else "partial",
             native_id=self.thread.id,
-            duration_s=(told.get("durationMs") or 0) / 1000,
+            duration_s=(ended_turn.get("durationMs") or 0) / 1000,
             turns=self._meter.calls or None,
         )
         self._over.append(self._turn)

@@ -39,7 +39,7 @@ class CopilotTerminal(HookedTerminal[CopilotEvents]):
 
     async def _tell_line(self, attached: AttachedSession, line: TranscriptLine) -> None:
         await super()._tell_line(attached, line)
-        told = fields_in(line.message, "data")
+        data = fields_in(line.message, "data")
         if self._events.turn is None:
             return
         match line.message.get("type"):
@@ -48,10 +48,10 @@ class CopilotTerminal(HookedTerminal[CopilotEvents]):
                     if tool.name == QUESTION:
                         await self._show(attached, _question(tool))
             case "permission.requested":
-                await self._show(attached, await self._build_ask(fields_in(told, "permissionRequest")))
+                await self._show(attached, await self._build_ask(fields_in(data, "permissionRequest")))
             case "permission.completed":
-                allowed = text_in(fields_in(told, "result"), "kind").startswith("approved")
-                await self._close(attached, text_in(told, "toolCallId"), "allow" if allowed else "deny")
+                allowed = text_in(fields_in(data, "result"), "kind").startswith("approved")
+                await self._close(attached, text_in(data, "toolCallId"), "allow" if allowed else "deny")
             case _:
                 pass
 

@@ -84,51 +84,51 @@ class CopilotEvents(AcpTranscriptEvents):
         self._calls_more = True  # the model's last answer has calls
 
     def feed(self, line: TranscriptLine) -> TellAfter:
-        message, told = line.message, fields_in(line.message, "data")
+        message, data = line.message, fields_in(line.message, "data")
         kind = text_in(message, "type")
         if kind == "user.message" and (self.turn is None or self._is_over):
-            return self._feed_prompt(line, text_in(told, "content"))
+            return self._feed_prompt(line, text_in(data, "content"))
         if self._left_out or time_of(message) < self.since:
             return []
         if line.id:
             self._last = TranscriptCursor(line.start, line.id)
-        if text_in(told, "parentToolCallId") and kind != "session.usage_record":  # a subagent's
+        if text_in(data, "parentToolCallId") and kind != "session.usage_record":  # a subagent's
             return []
         events: list[Event] = []
         if self.turn is None:
             if kind == "session.compaction_complete":
                 self._between.append(Status("compacted"))
             elif kind == "session.mode_changed":
-                self._between += self._changed_mode(told)
+                self._between += self._changed_mode(data)
             if kind != "assistant.message":
                 return []
             events += self._begin("", message, line.id)
         match kind:
             case "assistant.message":
-                events += self._feed_model(text_in(told, "messageId") or line.id, told)
+                events += self._feed_model(text_in(data, "messageId") or line.id, data)
             case "tool.execution_complete":
-                events += self._feed_result(told)
+                events += self._feed_result(data)
             case "session.usage_record":
                 self._spent[line.id] = tokens_of(
-                    fields_in(told, "usage"),
+                    fields_in(data, "usage"),
                     input="inputTokens",
                     output="outputTokens",
                     cached="cacheReadTokens",
                     thoughts="reasoningTokens",
                 )
             case "permission.requested":
-                request = fields_in(told, "permissionRequest")
-                self._asked[text_in(told, "requestId")] = text_in(request, "toolCallId")
+                request = fields_in(data, "permissionRequest")
+                self._asked[text_in(data, "requestId")] = text_in(request, "toolCallId")
             case "permission.completed":
-                self._asked.pop(text_in(told, "requestId"), None)
-                if not text_in(fields_in(told, "result"), "kind").startswith("approved"):
-                    events += self._deny(text_in(told, "toolCallId"))
+                self._asked.pop(text_in(data, "requestId"), None)
+                if not text_in(fields_in(data, "result"), "kind").startswith("approved"):
+                    events += self._deny(text_in(data, "toolCallId"))
             case "session.mode_changed":
-                events += self._changed_mode(told)
+                events += self._changed_mode(data)
             case "session.compaction_complete":
                 events.append(Status("compacted"))
             case "session.error":
-                self._problem = text_in(told, "message") or "the model did not answer"
+                self._problem = text_in(data, "message") or "the model did not answer"
                 return self.end_turn()
             case "abort":
                 for call in list(self._asked.values()):
@@ -137,7 +137,7 @@ class CopilotEvents(AcpTranscriptEvents):
             case "assistant.turn_end":
                 return self.end_turn() if self._is_over else []
             case _:
-                events.append(Status(SAID, text_in(told, "content")))
+                events.append(Status(SAID, text_in(data, "content")))
         return self._with_cursor(events, line)
 
     def end_turn(self, outcome: Outcome = "success") -> TellAfter:
@@ -162,14 +162,14 @@ class CopilotEvents(AcpTranscriptEvents):
         self._last = TranscriptCursor(line.start, line.id)
         return [*ended, *self._with_cursor(self._begin(prompt, line.message, line.id), line)]
 
-    def _feed_model(self, id: str, told: JsonDict) -> list[Event]:
+    def _feed_model(self, id: str, data: JsonDict) -> list[Event]:
         texts: list[ModelText] = []
-        if thought := text_in(told, "reasoningText").strip():
+        if thought := text_in(data, "reasoningText").strip():
             texts.append(("agent_thought_chunk", thought))
-        if text := text_in(told, "content").strip():
+        if text := text_in(data, "content").strip():
             texts.append(("agent_message_chunk", text))
-        events = [*self._init(text_in(told, "model")), *self._text_events(id, texts)]
-        calls = members(told.get("toolRequests"))
+        events = [*self._init(text_in(data, "model")), *self._text_events(id, texts)]
+        calls = members(data.get("toolRequests"))
         self._calls_more = bool(calls)
         for call in calls:
             name = text_in(call, "name")
@@ -178,20 +178,20 @@ class CopilotEvents(AcpTranscriptEvents):
             events += self._take()
         return events
 
-    def _feed_result(self, told: JsonDict) -> list[Event]:
-        tool = self.open_calls.get(text_in(told, "toolCallId"))
+    def _feed_result(self, data: JsonDict) -> list[Event]:
+        tool = self.open_calls.get(text_in(data, "toolCallId"))
         if tool is None:
             return []
-        if told.get("success") is True:
-            status = "error" if fields_in(told, "shellExecution").get("exitCode") else "ok"
-            return self._close_call(tool, status, text_in(fields_in(told, "result"), "content"), {})
-        failed = fields_in(told, "error")
+        if data.get("success") is True:
+            status = "error" if fields_in(data, "shellExecution").get("exitCode") else "ok"
+            return self._close_call(tool, status, text_in(fields_in(data, "result"), "content"), {})
+        failed = fields_in(data, "error")
         status = "denied" if text_in(failed, "code") in DENIED else "error"
         return self._close_call(tool, status, text_in(failed, "message"), {})
 
-    def _changed_mode(self, told: JsonDict) -> list[Event]:
-        """The mode of before as well: of the first one nothing else tells."""
-        return [*self.mode(text_in(told, "previousMode")), *self.mode(text_in(told, "newMode"))]
+    def _changed_mode(self, data: JsonDict) -> list[Event]:
+        """The events of a changed mode. The earlier mode is included: no other record contains the first mode."""
+        return [*self.mode(text_in(data, "previousMode")), *self.mode(text_in(data, "newMode"))]
 
     def _deny(self, call: str) -> list[Event]:
         tool = self.open_calls.get(call)

@@ -93,16 +93,22 @@ class Gemini(Harness):
         return ["Gemini CLI starts MCP servers only in folders that you trust: it asks, and /permissions changes it."]
 
     def trusts(self, folder: Path, env: Mapping[str, str]) -> bool:
-        """The nearest rule counts. It can be told not to ask."""
+        """Whether Gemini trusts the folder. The rule of the nearest folder counts, and Gemini can be configured not to
+        ask."""
         own = Path(env.get("HOME", "/")) / ".gemini"
         security = _members(_members(_read(own / "settings.json")).get("security"))
         asks = _members(security.get("folderTrust")).get("enabled", True)
         if env.get("GEMINI_CLI_TRUST_WORKSPACE") == "true" or not asks:
             return True
         rules = _members(_read(Path(env.get("GEMINI_CLI_TRUSTED_FOLDERS_PATH") or own / "trustedFolders.json")))
-        places = {Path(named).parent if rule == "TRUST_PARENT" else Path(named): rule for named, rule in rules.items()}
-        around = [place for place in places if folder.is_relative_to(place)]
-        return bool(around) and places[max(around, key=lambda place: len(place.parts))] != "DO_NOT_TRUST"
+        rules_by_folder = {
+            Path(named).parent if rule == "TRUST_PARENT" else Path(named): rule for named, rule in rules.items()
+        }
+        around = [rule_folder for rule_folder in rules_by_folder if folder.is_relative_to(rule_folder)]
+        return (
+            bool(around)
+            and rules_by_folder[max(around, key=lambda rule_folder: len(rule_folder.parts))] != "DO_NOT_TRUST"
+        )
 
 
 def _read(file: Path) -> Any:

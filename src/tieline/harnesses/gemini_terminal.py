@@ -59,10 +59,10 @@ class GeminiTerminal(HookedTerminal[GeminiEvents]):
     # --- permission prompts --------------------------------------------------------------------------------
 
     async def _ask(self, attached: AttachedSession, details: dict[str, Any]) -> None:
-        found = next((tool for tool in self._unasked() if _is_about(details, tool, self._cwd)), None)
-        tool = found or AcpToolCall(str(details.get("title") or "tool"), "")
+        waiting_tool = next((tool for tool in self._unasked() if _is_about(details, tool, self._cwd)), None)
+        tool = waiting_tool or AcpToolCall(str(details.get("title") or "tool"), "")
         tool.merge_permission_request({"content": changes(details)})
-        if found is None:
+        if waiting_tool is None:
             tool.arguments = details
         ask = await permission_ask("", tool, self._events.action(tool), {"toolCall": details}, PRESET, self._cwd)
         await self._show(attached, ask, str(details.get("command") or ""))
@@ -99,9 +99,9 @@ def _has_begun(process: int, since: float) -> bool:
 
 
 def _commands_below(process: int) -> list[str]:
-    """The command lines of all that a process has started."""
-    found: list[str] = []
+    """The command lines of all descendants of a process."""
+    commands: list[str] = []
     for pid in descendants(process) if process else ():
         with suppress(OSError):
-            found.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return found
+            commands.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return commands

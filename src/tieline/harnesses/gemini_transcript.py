@@ -90,7 +90,7 @@ class GeminiEvents(AcpTranscriptEvents):
 
     def _reset(self) -> None:
         super()._reset()
-        self._told: set[str] = set()  # messages whose text was told
+        self._emitted: set[str] = set()  # ids of the messages whose text was emitted
         self._ids: dict[str, str] = {}  # Gemini's id of a call → ours
         self._recorded: dict[str, int] = {}  # digest of a call → how often the record has it in this turn
         self._announced: dict[str, int] = {}  # … and how often hooks told of it
@@ -125,8 +125,8 @@ class GeminiEvents(AcpTranscriptEvents):
                 return self._feed_notice(_words(message), line)
             case "error":
                 self._problem = _words(message) or "the model did not answer"
-                told = self._with_cursor([Error(self._problem)], line)
-                return [*told, *self.end_turn("error")]
+                pairs = self._with_cursor([Error(self._problem)], line)
+                return [*pairs, *self.end_turn("error")]
             case _:
                 return self._with_cursor([Other(message, SOURCE)], line)
 
@@ -137,14 +137,14 @@ class GeminiEvents(AcpTranscriptEvents):
             self._retold = True
         if self._retold:
             return []
-        said = [text for text in texts if not text.startswith((SESSION_CONTEXT, HOOK_CONTEXT))]
+        own_texts = [text for text in texts if not text.startswith((SESSION_CONTEXT, HOOK_CONTEXT))]
         if _has_results(message):
-            words = "\n".join(said).strip()
+            words = "\n".join(own_texts).strip()
             if not words or self.turn is None:
                 return []
             self._last = TranscriptCursor(line.start, line.id)
             return self._with_cursor([Status(SAID, words)], line)
-        if not said:
+        if not own_texts:
             return []
         ended = self.end_turn()
         self._left_out = time_of(message) < self.since
@@ -152,7 +152,7 @@ class GeminiEvents(AcpTranscriptEvents):
             return ended
         self._last = TranscriptCursor(line.start, line.id)
         shown = "\n".join(_texts(message.get("displayContent")))
-        prompt = said[0] if said[0].startswith(NOTICE) or not shown else shown
+        prompt = own_texts[0] if own_texts[0].startswith(NOTICE) or not shown else shown
         return [*ended, *self._with_cursor(self._begin(prompt, message, line.id), line)]
 
     def _feed_notice(self, words: str, line: TranscriptLine) -> TellAfter:
@@ -171,8 +171,8 @@ class GeminiEvents(AcpTranscriptEvents):
         if isinstance(used := message.get("tokens"), dict):
             used = cast("JsonDict", used)
             self._spent[id] = tokens_of(used, input="input", output="output", cached="cached", thoughts="thoughts")
-        if id not in self._told and (texts := _model_texts(message)):
-            self._told.add(id)
+        if id not in self._emitted and (texts := _model_texts(message)):
+            self._emitted.add(id)
             events += self._text_events(id, texts)
         for call in members(message.get("toolCalls")):
             self._answered = False
@@ -234,15 +234,15 @@ def _words(message: JsonDict) -> str:
 
 
 def _texts(content: Any) -> list[str]:
-    """Of a text, of a part or of a list of them."""
+    """The texts in a message's content: a text, a part or a list of both."""
     if isinstance(content, str):
         return [content] if content else []
     parts = cast("list[Any]", content) if isinstance(content, list) else [content]
-    found: list[str] = []
+    texts: list[str] = []
     for part in parts:
         if isinstance(part, str | dict):
-            found.append(part if isinstance(part, str) else text_in(cast("JsonDict", part), "text"))
-    return [text for text in found if text]
+            texts.append(part if isinstance(part, str) else text_in(cast("JsonDict", part), "text"))
+    return [text for text in texts if text]
 
 
 def _has_results(message: JsonDict) -> bool:

@@ -64,7 +64,7 @@ def header(head: bytes, name: bytes) -> bytes:
 
 
 def main(harness: str, path: str, event: str = "") -> str:
-    """What went wrong, in one line."""
+    """Send the event to the hub. Gives what went wrong, in one line; empty: nothing did."""
     body = sys.stdin.buffer.read(MAX_INPUT + 1)
     if len(body) > MAX_INPUT:
         return f"the harness's input has more than {MAX_INPUT >> 20} MiB"
@@ -72,9 +72,9 @@ def main(harness: str, path: str, event: str = "") -> str:
         hub = HubSocket(path)
     except OSError:
         return ""  # no hub runs
-    place, waits = f"/api/v1/harness-hooks?harness={harness}&event={event}", event in WAITING_EVENTS
+    url_path, waits = f"/api/v1/harness-hooks?harness={harness}&event={event}", event in WAITING_EVENTS
     try:
-        status, head, reply = hub.post(place, "X-Tieline-Confirms: 1\r\n", body, waits=waits)
+        status, head, reply = hub.post(url_path, "X-Tieline-Confirms: 1\r\n", body, waits=waits)
     except OSError:
         if waits:
             return ""  # the hub has stopped: the prompt is answered at the terminal

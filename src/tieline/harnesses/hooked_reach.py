@@ -54,9 +54,9 @@ class TerminalSession(Struct, frozen=True):
     @property
     def runs(self) -> bool:
         if not self.process:
-            return True  # its own hook tells of its end
-        found = process_info(self.process)
-        return found is not None and not found.over and found.start == self.start
+            return True  # a hook reports the end of the session
+        info = process_info(self.process)
+        return info is not None and not info.over and info.start == self.start
 
 
 class HookedReach:
@@ -134,7 +134,7 @@ class HookedReach:
             return
         known = self._sessions.get(session)
         if known is None or event == self.start_event:
-            known = self._found(session, input, pid)
+            known = self._find_terminal(session, input, pid)
             if known is None or len(self._sessions) >= MAX_SESSIONS:
                 return
             self._sessions[session] = known
@@ -146,7 +146,7 @@ class HookedReach:
         elif len(waiting := self._waiting.setdefault(session, [])) < MAX_WAITING:
             waiting.append(note)
 
-    def _found(self, session: str, input: Mapping[str, Any], pid: int) -> TerminalSession | None:
+    def _find_terminal(self, session: str, input: Mapping[str, Any], pid: int) -> TerminalSession | None:
         """None: it is an agent's, or its record is nowhere where its harness would put it."""
         record, cwd = self._record(session, input), input.get("cwd")
         if record is None or not isinstance(cwd, str) or not self._is_record(str(record)):

@@ -54,8 +54,8 @@ const hubPoster = (socket, ending) => {
 
   const leave = (connection) => {
     clearTimeout(connection.timer)
-    const place = kept.indexOf(connection)
-    if (place >= 0) kept.splice(place, 1)
+    const index = kept.indexOf(connection)
+    if (index >= 0) kept.splice(index, 1)
   }
 
   const onAnswer = (connection, text) => {

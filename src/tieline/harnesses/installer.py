@@ -221,10 +221,10 @@ class _Directories:
             self._made = set()
 
     def make(self, folder: Path) -> None:
-        missing = [one for one in (folder, *folder.parents) if not one.exists()]
+        missing = [ancestor for ancestor in (folder, *folder.parents) if not ancestor.exists()]
         if missing:
             folder.mkdir(parents=True)
-            self._save(self._made | {str(one) for one in missing})
+            self._save(self._made | {str(ancestor) for ancestor in missing})
 
     def remove_empty(self) -> None:
         gone: set[str] = set()

@@ -30,13 +30,13 @@ class KimiReach(HookedReach):
         self._records = home / "sessions"
         super().__init__(env)
 
-    def _found(self, session: str, input: Mapping[str, Any], pid: int) -> TerminalSession | None:
-        """Its server and its part in an editor have the same hooks, and no terminal."""
-        found = super()._found(session, input, pid)
-        if found is None or not found.process or sys.platform != "linux":
-            return found
-        info = process_info(found.process)
-        return found if info is not None and info.terminal and is_own(found.process) else None
+    def _find_terminal(self, session: str, input: Mapping[str, Any], pid: int) -> TerminalSession | None:
+        """None for Kimi's server and its editor integration: they run the same hooks, but have no terminal."""
+        terminal = super()._find_terminal(session, input, pid)
+        if terminal is None or not terminal.process or sys.platform != "linux":
+            return terminal
+        info = process_info(terminal.process)
+        return terminal if info is not None and info.terminal and is_own(terminal.process) else None
 
     def _record(self, session: str, input: Mapping[str, Any]) -> Path | None:
         """Its folder is there before the first hook."""

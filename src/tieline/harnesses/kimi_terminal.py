@@ -50,20 +50,20 @@ class KimiTerminal(RecordedAsksTerminal[KimiEvents]):
         return line.message.get("type") == "turn.prompt"
 
     def _asked_in(self, line: TranscriptLine) -> tuple[str, JsonDict] | None:
-        told = line.message
-        if told.get("type") != "interaction.request" or told.get("kind") not in ASKED:
+        message = line.message
+        if message.get("type") != "interaction.request" or message.get("kind") not in ASKED:
             return None
-        return text_in(told, "id"), told
+        return text_in(message, "id"), message
 
     def _decided_in(self, line: TranscriptLine) -> tuple[str, TerminalDecision | None] | None:
-        told = line.message
-        if told.get("type") != "interaction.resolved":
+        message = line.message
+        if message.get("type") != "interaction.resolved":
             return None
-        return text_in(told, "id"), _decision(fields_in(told, "response"))
+        return text_in(message, "id"), _decision(fields_in(message, "response"))
 
-    async def _build_ask(self, told: JsonDict) -> Ask:
-        request, call = fields_in(told, "request"), text_in(told, "toolCallId")
-        if told.get("kind") == "question":
+    async def _build_ask(self, record: JsonDict) -> Ask:
+        request, call = fields_in(record, "request"), text_in(record, "toolCallId")
+        if record.get("kind") == "question":
             questions = questions_of(members(request.get("questions")))
             return Ask("", "question", "AskUserQuestion", tool=call, questions=questions)
         tool = self._events.tool_of(call) or new_call(call, text_in(request, "toolName"), request)
@@ -72,16 +72,16 @@ class KimiTerminal(RecordedAsksTerminal[KimiEvents]):
     # --- what subagents ask ----------------------------------------------------------------------------------
 
     async def _on_note(self, attached: AttachedSession, note: HookNote) -> None:
-        told = note.input
-        if told.get("agent_id") in (None, MAIN):
+        details = note.input
+        if details.get("agent_id") in (None, MAIN):
             return
-        id = text_in(told, "id")
+        id = text_in(details, "id")
         if note.event == "PermissionResult":
             self._decided.append(id)
-            await self._close(attached, id, _decision(told))
+            await self._close(attached, id, _decision(details))
         elif note.event == "PermissionRequest" and id not in self._decided:
             request = {"display": note.fields("display")}
-            tool = new_call(id, text_in(told, "tool_name"), request, note.fields("tool_input"))
+            tool = new_call(id, text_in(details, "tool_name"), request, note.fields("tool_input"))
             action = self._events.action(tool)
             await self._show(attached, await permission_ask("", tool, action, {"toolCall": request}, PRESET, self._cwd))
 

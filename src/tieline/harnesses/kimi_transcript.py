@@ -135,18 +135,18 @@ class KimiTranscriptFile(TranscriptFile):
 
     def _locate(self, descriptor: int, size: int) -> None:
         super()._locate(descriptor, size)
-        self._before = [TranscriptLine(0, {**told, SEEN: True}) for told in _modes_before(descriptor, self._offset)]
+        self._before = [TranscriptLine(0, {**record, SEEN: True}) for record in _modes_before(descriptor, self._offset)]
 
 
 def _modes_before(descriptor: int, end: int) -> list[JsonDict]:
-    """The last mode before that place, and whether it is that of plans."""
-    found: dict[bytes, JsonDict] = {}
+    """The last record of each kind of mode before `end`: the permission mode, and whether plan mode is on."""
+    modes: dict[bytes, JsonDict] = {}
     for start in range(0, end, SEARCH_BYTES):
         part = os.pread(descriptor, min(SEARCH_BYTES + OVERLAP, end - start), start)
         for match in MODE_LINE.finditer(part):
-            told = {"type": match[1].decode(), "mode": (match[2] or b"").decode()}
-            found[match[1].partition(b".")[0]] = told
-    return list(found.values())
+            record = {"type": match[1].decode(), "mode": (match[2] or b"").decode()}
+            modes[match[1].partition(b".")[0]] = record
+    return list(modes.values())
 
 
 def head_of(path: Path) -> tuple[str, float]:
@@ -253,8 +253,8 @@ class KimiEvents(AcpTranscriptEvents):
         reason = text_in(message, "reason")
         outcome = OUTCOMES.get(reason, "error")
         if outcome == "error":
-            told = fields_in(message, "error")
-            self._problem = text_in(told, "message") or text_in(told, "code") or f"the turn ended: {reason}"
+            error = fields_in(message, "error")
+            self._problem = text_in(error, "message") or text_in(error, "code") or f"the turn ended: {reason}"
         return self.end_turn(outcome)
 
     def _feed_mode(self, line: TranscriptLine) -> TellAfter:
@@ -288,17 +288,17 @@ class KimiEvents(AcpTranscriptEvents):
 
     # --- what the model says and does ------------------------------------------------------------------------
 
-    def _feed_loop(self, id: str, told: JsonDict) -> list[Event]:
-        match LOOP.get(text_in(told, "type")):
+    def _feed_loop(self, id: str, entry: JsonDict) -> list[Event]:
+        match LOOP.get(text_in(entry, "type")):
             case "part":
-                part = fields_in(told, "part")
+                part = fields_in(entry, "part")
                 thought, text = text_in(part, "think").strip(), text_in(part, "text").strip()
-                said: list[ModelText] = [("agent_thought_chunk", thought)] if thought else []
-                return self._text_events(id, [*said, ("agent_message_chunk", text)] if text else said)
+                texts: list[ModelText] = [("agent_thought_chunk", thought)] if thought else []
+                return self._text_events(id, [*texts, ("agent_message_chunk", text)] if text else texts)
             case "call":
-                return self._feed_call(text_in(told, "toolCallId"), text_in(told, "name"), fields_in(told, "args"))
+                return self._feed_call(text_in(entry, "toolCallId"), text_in(entry, "name"), fields_in(entry, "args"))
             case "result":
-                return self._feed_result(text_in(told, "toolCallId"), fields_in(told, "result"))
+                return self._feed_result(text_in(entry, "toolCallId"), fields_in(entry, "result"))
             case _:
                 return []
 

@@ -76,7 +76,7 @@ class OpenCodeIntegration(Harness):
     )
 
     def files(self, options: InstallOptions) -> list[ManagedFile]:
-        config, folder, memory = self._places(options)
+        config, folder, memory = self._paths(options)
         plugin = WholeFile(self.name, plugin_text("opencode_plugin.js", options))
         return [
             ManagedFile(config, JsonEntries({"mcp": {SERVER: _server(options)}}, is_ours), "MCP server"),
@@ -96,10 +96,10 @@ class OpenCodeIntegration(Harness):
 
     def _loaded(self, options: InstallOptions) -> tuple[Path, Path]:
         """The folder of its configuration, and our plugin."""
-        config, folder, _ = self._places(options)
+        config, folder, _ = self._paths(options)
         return config.parent, folder / PLUGIN
 
-    def _places(self, options: InstallOptions) -> tuple[Path, Path, Path]:
+    def _paths(self, options: InstallOptions) -> tuple[Path, Path, Path]:
         """The file of its configuration, the folder of plugins and commands, its instructions."""
         if options.project:
             folder = options.root / ".opencode"

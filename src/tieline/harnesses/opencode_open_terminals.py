@@ -65,13 +65,13 @@ class TerminalProcess(NamedTuple):
 
 
 def open_terminals(options: InstallOptions, config: Path, plugin: Path, *, installing: bool) -> list[OpenTerminal]:
-    """Those that read these files and have not yet loaded them, or that still have what is removed."""
-    found = (_look(pid, options, config, plugin) for pid in all_processes())
-    return [_judged(each) for each in found if each is not None and each.has_plugin != installing]
+    """The terminals that have not yet loaded the files that are installed, or that still use those that are removed."""
+    candidates = (_look(pid, options, config, plugin) for pid in all_processes())
+    return [_judged(each) for each in candidates if each is not None and each.has_plugin != installing]
 
 
 def reload(options: InstallOptions, config: Path, plugin: Path, shown: OpenTerminal) -> OpenTerminal:
-    """Tell it to read its configuration anew, if that is still safe."""
+    """Signal a terminal to read its configuration anew, if that is still safe."""
     if shown.problem:
         return shown
     process = _look(shown.pid, options, config, plugin)
@@ -80,8 +80,8 @@ def reload(options: InstallOptions, config: Path, plugin: Path, shown: OpenTermi
     now = _judged(process)
     if now.problem:
         return now
-    told = details.signal_if_caught(now.key, RELOAD)
-    return replace(now, told=told, problem="" if told else NOT_TOLD)
+    signalled = details.signal_if_caught(now.key, RELOAD)
+    return replace(now, told=signalled, problem="" if signalled else NOT_TOLD)
 
 
 def _judged(process: TerminalProcess) -> OpenTerminal:

@@ -136,7 +136,7 @@ export const Tieline = async ({ client, directory }) => {
       const status = (await get("/session/status"))?.[state.id]?.type ?? "idle"
       before.push({ type: "tieline.reading" })
       const messages = await history(state.id, state.since)
-      messages.sort((one, other) => one.info.time.created - other.info.time.created)
+      messages.sort((message, other) => message.info.time.created - other.info.time.created)
       for (const properties of messages) before.push({ type: "tieline.message", properties })
       const calls = messages.flatMap(({ parts }) => parts.map(({ tool }) => tool))
       if (calls.includes("todowrite")) {
@@ -161,14 +161,14 @@ export const Tieline = async ({ client, directory }) => {
     tell(state)
   }
 
-  // From the last messages on, as many as are new to the hub.
+  // The last messages, as many as the hub does not have yet.
   const latest = async (id, since) => {
-    const found = []
+    const messages = []
     for await (const page of pages(id, since ? LATEST : PAGE)) {
-      found.unshift(...page)
+      messages.unshift(...page)
       if (page.some(({ info }) => info.id <= since)) break
     }
-    return found
+    return messages
   }
 
   // The messages of a session, the last ones first. No page has what another has.
@@ -181,7 +181,7 @@ export const Tieline = async ({ client, directory }) => {
       given += data.length
       if (data.length < limit) return
       const cursor = response.headers.get("x-next-cursor")
-      if (!cursor) break // that was all, or this OpenCode is an older one, without pages
+      if (!cursor) break // these were all, or this is an older OpenCode, which has no pages
       before = `&before=${encodeURIComponent(cursor)}`
     }
     const all = await get(url)
@@ -196,12 +196,12 @@ export const Tieline = async ({ client, directory }) => {
   }
 
   const asked = async (kind, id) => {
-    const found = []
-    for (const each of (await get(`/${kind}`)) ?? []) if ((await root(each.sessionID)) === id) found.push(each)
-    return found
+    const asks = []
+    for (const each of (await get(`/${kind}`)) ?? []) if ((await root(each.sessionID)) === id) asks.push(each)
+    return asks
   }
 
-  const onTold = async (event) => {
+  const onFollowedEvent = async (event) => {
     const { sessionID, part, info } = event.properties
     const id = sessionID ?? part?.sessionID ?? info?.sessionID
     const state = id && followed.get(await root(id))
@@ -212,14 +212,15 @@ export const Tieline = async ({ client, directory }) => {
     else tellSoon(state)
   }
 
-  // What somebody waits for: an ask, and the end of a turn.
+  // Events that somebody waits for: an ask, and the end of a turn.
   const isUrgent = ({ type, properties }) => AT_ONCE.has(type) || (type === "session.status" && properties.status.type === "idle")
 
   const tellSoon = (state) => {
     state.timer ??= setTimeout(() => tell(state), TOGETHER_MS)
   }
 
-  // What waits is bounded: pieces of texts go first, their ends bring all of it; then everything is read again.
+  // The waiting events are limited. Too many: pieces of texts are dropped, because the end of a text has all of it; if that
+  // is not enough, everything is read again.
   const add = (state, event) => {
     if (state.lost) return
     const { key, delta, text } = waitingEvent(event)
@@ -242,8 +243,9 @@ export const Tieline = async ({ client, directory }) => {
     state.size = 0
   }
 
-  // Made to text at once, since OpenCode goes on to change it. What has the key of the one before it goes with it: a
-  // piece of the same text is added to it; what a tool has printed is told whole each time, and takes its place.
+  // The event is turned into text at once, because OpenCode goes on to change it. It is joined with the event before it
+  // if both have the same key: a piece of a text is appended; the output of a tool, which is sent whole each time,
+  // replaces the earlier one.
   const waitingEvent = (event) => {
     const { part, partID, field, delta, ...rest } = event.properties
     if (event.type === "message.part.delta" && typeof delta === "string") {
@@ -254,7 +256,7 @@ export const Tieline = async ({ client, directory }) => {
     return { key: part?.state?.status === "running" ? part.id : "", text: JSON.stringify(event) }
   }
 
-  // The texts of the next ones to be told, the history's first: of that a part at a time is made to text.
+  // The texts of the next events to send, the history's first, of which only a part is turned into text at a time.
   const next = (state) => {
     const texts = []
     let size = 0
@@ -406,7 +408,7 @@ export const Tieline = async ({ client, directory }) => {
   return {
     event: async ({ event }) => {
       if (EVENTS.has(event.type)) handled = handled.then(() => quietly(() => onEvent(event)))
-      if (followed.size && TOLD.has(event.type)) handled = handled.then(() => quietly(() => onTold(event)))
+      if (followed.size && TOLD.has(event.type)) handled = handled.then(() => quietly(() => onFollowedEvent(event)))
       if (event.type === "server.instance.disposed") handled = handled.then(() => followed.forEach((state) => void tell(state)))
     },
     "chat.message": (_, { message, parts }) =>

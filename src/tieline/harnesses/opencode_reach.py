@@ -3,13 +3,13 @@ wakes an idle session and gets into a running turn after the tool that runs just
 plugin also tells what happens in a session."""
 
 from ..protocol.harness_plugins import PluginSession
-from .attached_plugin_reach import AttachedPluginReach, ToldTerminal
+from .attached_plugin_reach import AttachedPluginReach, PluginTerminal
 
 
 class OpenCodeReach(AttachedPluginReach):
     harness = "opencode"
 
-    def new_terminal(self, session: PluginSession) -> ToldTerminal:
+    def new_terminal(self, session: PluginSession) -> PluginTerminal:
         from .opencode_terminal import OpenCodeTerminal
 
         return OpenCodeTerminal(self, session.id, session.cwd)

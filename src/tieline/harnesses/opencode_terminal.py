@@ -55,7 +55,7 @@ class OpenCodeTerminal:
         self._turn: _TerminalTurn | None = None
         self._known: set[str] = set()  # prompts
         self._state = TurnState(native_id, self._known)
-        self._said: dict[str, dict[str, str]] = {}  # a prompt without a turn → its texts by part
+        self._pending_prompts: dict[str, dict[str, str]] = {}  # a prompt without a turn → its texts by part
         self._midway: dict[str, set[str]] = {}  # a message in the middle of the turn → its parts that were told
         self._since = 0.0
         self._model = self._mode = ""
@@ -126,9 +126,9 @@ class OpenCodeTerminal:
 
     def announce(self, answer: Answer, title: str) -> None:
         """Tell the person at the terminal who decided."""
-        said = "Allowed" if answer.decision == "allow" else "Denied"
+        decision = "Allowed" if answer.decision == "allow" else "Denied"
         who = f" by {answer.by}" + (f" ({answer.via})" if answer.via else "")
-        message = f"{said}: {title}: {answer.reason}" if answer.rule else f"{said}{who}: {title}"
+        message = f"{decision}: {title}: {answer.reason}" if answer.rule else f"{decision}{who}: {title}"
         self.spawn(self._show(message))
 
     async def _show(self, message: str) -> None:
@@ -199,8 +199,8 @@ class OpenCodeTerminal:
             self._status(properties["sessionID"], properties["status"]["type"])
         if (turn := self._turn) is None:
             return
-        for told in self.normaliser.feed(event):
-            turn.emit(told)
+        for emitted in self.normaliser.feed(event):
+            turn.emit(emitted)
         if self._asks.deferred:
             self._asks.start_deferred()
         if kind == "session.idle":
@@ -218,8 +218,8 @@ class OpenCodeTerminal:
         for part in parts:
             self._note_prompt(part)
             if self._turn is not None:
-                for told in self.normaliser.feed_part(part):
-                    self._turn.emit(told)
+                for event in self.normaliser.feed_part(part):
+                    self._turn.emit(event)
 
     def _begins_turn(self, info: JsonObject, parts: Sequence[JsonObject]) -> bool:
         """Whether a message came after the end of the turn before it, and not in its midst."""
@@ -234,7 +234,7 @@ class OpenCodeTerminal:
     def _on_read(self, properties: JsonObject) -> None:
         """The history is told; this is how the session is now."""
         idle = properties["status"] == "idle"
-        if not idle and self._said:
+        if not idle and self._pending_prompts:
             self._start()
         if self._turn is not None:
             self._asks.start_deferred()
@@ -258,7 +258,7 @@ class OpenCodeTerminal:
         if info["role"] == "user" and self._turn is None:
             if info["id"] not in self._known:
                 self._known.add(info["id"])
-                self._said[info["id"]] = {}
+                self._pending_prompts[info["id"]] = {}
                 self._model, self._mode = message_model(info), str(info.get("agent") or "")
             return
         if info["role"] == "user":
@@ -273,27 +273,27 @@ class OpenCodeTerminal:
         self._state.message(info)
 
     def _note_prompt(self, part: JsonObject) -> None:
-        if (texts := self._said.get(part["messageID"])) is not None:
+        if (texts := self._pending_prompts.get(part["messageID"])) is not None:
             if part["type"] == "text" and not part.get("synthetic"):
                 texts[part["id"]] = part["text"]
             elif part["type"] == "compaction":
                 texts[part["id"]] = "/compact"
             return
-        told = self._midway.get(part["messageID"])
-        if self._turn is None or told is None or part["id"] in told:
+        known_parts = self._midway.get(part["messageID"])
+        if self._turn is None or known_parts is None or part["id"] in known_parts:
             return
         if part["type"] == "text" and not part.get("synthetic"):
-            told.add(part["id"])
+            known_parts.add(part["id"])
             self._turn.emit(Status(SAID, part["text"]))
 
     def _start(self) -> None:
         """The session works on what its person said."""
         session = self._session
-        if not self._said or session is None:
+        if not self._pending_prompts or session is None:
             return
-        ids = list(self._said)
-        text = "\n\n".join(text for texts in self._said.values() for text in texts.values())
-        self._said.clear()
+        ids = list(self._pending_prompts)
+        text = "\n\n".join(text for texts in self._pending_prompts.values() for text in texts.values())
+        self._pending_prompts.clear()
         self.normaliser.start_turn()
         self._state = TurnState(self.native_id, self._known)
         self._state.prompt = ids[0]
@@ -305,7 +305,7 @@ class OpenCodeTerminal:
     def _status(self, session: str, kind: str) -> None:
         if session != self.native_id:
             return
-        if kind != "idle" and self._said and self._turn is None:
+        if kind != "idle" and self._pending_prompts and self._turn is None:
             self._start()
         if self._state.status(session, kind) and self._turn is not None:
             self._ending = True
@@ -346,8 +346,8 @@ class OpenCodeTerminal:
         if self._turn is not None:
             self._asks.end(self._turn)
             self._known.difference_update(self._turn.prompts, self._midway)
-        self._known.difference_update(self._said)
-        self._said.clear()
+        self._known.difference_update(self._pending_prompts)
+        self._pending_prompts.clear()
         self._midway.clear()
         self._turn, self._ending, self._last_answer = None, False, {}
 

@@ -31,7 +31,7 @@ export default function (pi) {
   let arrived = () => {} // a message came into the session
   let listed = ""
   const steered = new Set() // texts for the running turn that it does not have yet
-  let told // the id of the last entry of the session that the hub has; undefined: the hub does not follow it
+  let lastSent // the id of the last entry of the session that the hub has; undefined: the hub does not follow it
   let telling = false
   let more = false
 
@@ -65,7 +65,7 @@ export default function (pi) {
 
   // --- for a hub that follows the session, because its person agreed ---
 
-  // Pictures are not told.
+  // Pictures are not sent.
   const shown = ({ id, type, timestamp, message, customType, content }) => {
     const parts = message?.content
     const bare = Array.isArray(parts) ? parts.map((part) => (part.type === "image" ? { type: "image" } : part)) : parts
@@ -74,7 +74,7 @@ export default function (pi) {
 
   const next = () => {
     const branch = ctx.sessionManager.getBranch()
-    const start = branch.findIndex((entry) => entry.id === told) + 1
+    const start = branch.findIndex((entry) => entry.id === lastSent) + 1
     const entries = []
     let chars = 0
     for (const entry of branch.slice(start, start + TELL_AT_ONCE)) {
@@ -83,7 +83,7 @@ export default function (pi) {
       chars += text.length
       entries.push(text)
     }
-    const last = branch[start + entries.length - 1]?.id ?? told
+    const last = branch[start + entries.length - 1]?.id ?? lastSent
     return { entries, last, whole: start + entries.length >= branch.length }
   }
 
@@ -91,17 +91,17 @@ export default function (pi) {
     more = true
     if (telling) return
     telling = true
-    while (more && told !== undefined) {
+    while (more && lastSent !== undefined) {
       more = false
       const link = hub.id
       const { entries, last, whole } = next()
       const events = whole ? [...entries, JSON.stringify({ type: "state", working })] : entries
       const body = `{"link":${JSON.stringify(link)},"session":${JSON.stringify(id)},"events":[${events.join(",")}]}`
       const status = await hub.post("events", body, TELL_MS).catch(() => 0)
-      if (told === undefined || link !== hub.id) break
-      if (status === 404) told = undefined
+      if (lastSent === undefined || link !== hub.id) break
+      if (status === 404) lastSent = undefined
       else if (status === 204) {
-        told = last
+        lastSent = last
         more ||= !whole
       } else {
         more = true
@@ -111,8 +111,8 @@ export default function (pi) {
     telling = false
   }
 
-  // Pi writes an entry down after it has told its extensions of it.
-  const tellSoon = () => told !== undefined && setTimeout(() => quietly(tell), 20).unref()
+  // Pi notifies its extensions of an entry before it writes the entry down.
+  const tellSoon = () => lastSent !== undefined && setTimeout(() => quietly(tell), 20).unref()
 
   const abort = async (request) => {
     ctx.abort()
@@ -122,9 +122,9 @@ export default function (pi) {
   const onCommand = (command) => {
     if (command.text_id) handOver(command)
     else if (command.follow === id) {
-      told = command.since
+      lastSent = command.since
       tell()
-    } else if (command.unfollow === id) told = undefined
+    } else if (command.unfollow === id) lastSent = undefined
     else if (command.request_id && command.path === "abort") abort(command.request_id)
   }
 
@@ -215,7 +215,7 @@ export default function (pi) {
       socket: SOCKET,
       harness: "pi",
       sessions: () => [{ id, cwd, activity: working ? "working" : "idle", began_at: beganAt() }],
-      onLost: () => (told = undefined),
+      onLost: () => (lastSent = undefined),
       onLink: () => {
         const link = hub.id
         giveToolsAndReport(() => hub.id === link)

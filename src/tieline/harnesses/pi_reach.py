@@ -4,14 +4,14 @@ also tells what happens in a session."""
 
 from ..mesh.push import Rung
 from ..protocol.harness_plugins import PluginSession
-from .attached_plugin_reach import AttachedPluginReach, ToldTerminal
+from .attached_plugin_reach import AttachedPluginReach, PluginTerminal
 
 
 class PiReach(AttachedPluginReach):
     harness = "pi"
     in_memory: frozenset[Rung] = frozenset({"mid_turn"})
 
-    def new_terminal(self, session: PluginSession) -> ToldTerminal:
+    def new_terminal(self, session: PluginSession) -> PluginTerminal:
         from .pi_terminal import PiTerminal
 
         return PiTerminal(self, session.id, session.cwd)

@@ -162,8 +162,8 @@ class PiTerminal:
             match part.get("type"):
                 case "text" | "thinking" as kind:
                     content = text_in(part, kind)
-                    said = {"type": f"{kind}_end", "contentIndex": number, "content": content}
-                    feed({"type": "message_update", "assistantMessageEvent": said})
+                    update = {"type": f"{kind}_end", "contentIndex": number, "content": content}
+                    feed({"type": "message_update", "assistantMessageEvent": update})
                     self._answer = content if kind == "text" else self._answer
                 case "toolCall":
                     call = {"toolCallId": part["id"], "toolName": part["name"], "args": part.get("arguments")}
@@ -194,16 +194,16 @@ class PiTerminal:
     def _end_turn(self, session: AttachedSession) -> None:
         if self._turn is None:
             return
-        told = self._normaliser
-        stopped = self._stop in ("", STOPPED) or told.failure == ABORT_ERROR
-        status: Outcome = "interrupted" if stopped else "error" if told.failure else "success"
-        failure = told.failure if status == "error" else ""
+        normaliser = self._normaliser
+        stopped = self._stop in ("", STOPPED) or normaliser.failure == ABORT_ERROR
+        status: Outcome = "interrupted" if stopped else "error" if normaliser.failure else "success"
+        failure = normaliser.failure if status == "error" else ""
         for call in self._calls:
             self._tell(session, ToolResult(call, "error", UNFINISHED))
         if failure:
             self._tell(session, Error(failure, "agent"))
         answer = self._answer if status == "success" else ""
-        done = Done(status, answer, failure, told.tokens, told.usage, self.native_id)
+        done = Done(status, answer, failure, normaliser.tokens, normaliser.usage, self.native_id)
         self._turn = None
         self._reset()
         self._tell(session, done, self._last)

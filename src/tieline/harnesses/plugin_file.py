@@ -13,12 +13,12 @@ _IMPORT = re.compile(r'^import .* from "\./hub_link\.js"\n', re.MULTILINE)
 
 
 def plugin_text(source: str, options: InstallOptions) -> str:
-    """`source` is a file of this folder. In one file: harnesses take each file in their folder for a plugin, and each
-    export in it."""
+    """The text of a plugin; `source` is a file of this folder. The text of hub_link.js is put into it: harnesses take
+    every file in their folder, and every export of a file, for a plugin."""
     folder = Path(__file__).parent
     shared = re.sub(r"^export ", "", (folder / "hub_link.js").read_text(), flags=re.MULTILINE)
-    text, found = _IMPORT.subn(lambda _: f"\n{shared}\n", (folder / source).read_text())
-    if found != 1:
+    text, count = _IMPORT.subn(lambda _: f"\n{shared}\n", (folder / source).read_text())
+    if count != 1:
         raise ValueError(f"{source} does not import hub_link.js once")
     socket = str(paths.socket_file(options.env)) if options.transport == "stdio" else ""
     return text.replace(SOCKET, json.dumps(socket)).replace(URL, json.dumps(options.url))

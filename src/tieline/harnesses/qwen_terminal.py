@@ -113,15 +113,15 @@ class QwenTerminal(HookedTerminal[QwenEvents]):
         name, given = str(note.input.get("tool_name")), note.fields("tool_input")
         if note.event == "PermissionRequest":
             closed = self._events.closed_calls.values()
-            if (found := self._find_call(note)) is None:  # it was decided at once, or is a subagent's
+            if (asked_tool := self._find_call(note)) is None:  # the call was decided at once, or is a subagent's
                 if any(_is_of(tool, name, given) for tool in closed):
                     return
-                found = AcpToolCall(name, f"subagent-{self._asked}")
-                found.title, found.arguments = name, given
+                asked_tool = AcpToolCall(name, f"subagent-{self._asked}")
+                asked_tool.title, asked_tool.arguments = name, given
             shown = {prompt.call for prompt in self._prompts.values()}
             self._asked_about = {id: tool for id, tool in self._asked_about.items() if id in shown}
-            self._asked_about[found.id] = found
-            await self._show(attached, await self._build_ask(found))
+            self._asked_about[asked_tool.id] = asked_tool
+            await self._show(attached, await self._build_ask(asked_tool))
         elif note.event == "PreToolUse":  # it begins
             call = str(note.input.get("tool_call_id"))
             subagents = (id for id, tool in self._asked_about.items() if _is_of(tool, name, given))

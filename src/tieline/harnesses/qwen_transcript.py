@@ -185,16 +185,16 @@ class QwenEvents(AcpTranscriptEvents):
                 return self._close_call(tool, "error", text, {})
 
     def _feed_telemetry(self, message: JsonDict) -> None:
-        told = fields_in(fields_in(message, "systemPayload"), "uiEvent")
-        match told.get("event.name"):
-            case _ if "subagent_id" in told:
+        ui_event = fields_in(fields_in(message, "systemPayload"), "uiEvent")
+        match ui_event.get("event.name"):
+            case _ if "subagent_id" in ui_event:
                 pass
             case "qwen-code.api_response":
                 self._whole = True
             case "qwen-code.api_error":
                 self._answered = False
-                self._problem = text_in(told, "error_message") or "the model did not answer"
-                self._code = str(told.get("status_code") or "")
+                self._problem = text_in(ui_event, "error_message") or "the model did not answer"
+                self._code = str(ui_event.get("status_code") or "")
             case _:
                 pass
 

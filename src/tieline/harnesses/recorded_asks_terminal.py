@@ -45,7 +45,7 @@ class RecordedAsksTerminal(HookedTerminal[Events]):
         """The id of what was decided there, and how. None in its place: it is not asked any more."""
         raise NotImplementedError
 
-    async def _build_ask(self, told: JsonDict) -> Ask:
+    async def _build_ask(self, record: JsonDict) -> Ask:
         raise NotImplementedError
 
     # --- what the record tells -------------------------------------------------------------------------------
@@ -74,8 +74,8 @@ class RecordedAsksTerminal(HookedTerminal[Events]):
                 self._unshown[asked[0]] = asked[1]
         elif decided := self._decided_in(line):
             id, decision = decided
-            if (told := self._unshown.pop(id, None)) and self._caught_up:
-                await self._show_asked(attached, id, told)
+            if (record := self._unshown.pop(id, None)) and self._caught_up:
+                await self._show_asked(attached, id, record)
             if (call := self._asked_about.pop(id, None)) is not None:
                 await self._close(attached, call, decision)
 
@@ -85,7 +85,7 @@ class RecordedAsksTerminal(HookedTerminal[Events]):
         for id in list(self._unshown):
             await self._show_asked(attached, id, self._unshown.pop(id))
 
-    async def _show_asked(self, attached: AttachedSession, id: str, told: JsonDict) -> None:
-        ask = await self._build_ask(told)
+    async def _show_asked(self, attached: AttachedSession, id: str, record: JsonDict) -> None:
+        ask = await self._build_ask(record)
         self._asked_about[id] = ask.tool
         await self._show(attached, ask)

@@ -80,11 +80,12 @@ class SessionFile(Struct, frozen=True, rename="camel"):
 
     @property
     def state(self) -> str:
-        """Of its process, as the kernel writes it. Empty: it is over, and its number may be another's."""
+        """The state of its process, as the kernel writes it. Empty: the process is over; another may have its
+        number."""
         if sys.platform != "linux":
             return "S" if _runs(self.pid) else ""
-        found = process_info(self.pid)
-        return "" if found is None or found.over or str(found.start) != self.started_after_boot else found.state
+        info = process_info(self.pid)
+        return "" if info is None or info.over or str(info.start) != self.started_after_boot else info.state
 
 
 File = TypeVar("File", bound=SessionFile)
@@ -106,7 +107,7 @@ class SessionFileReach(Generic[File]):
         self._home = home
         self._folder = home / "sessions"
         self._files: dict[str, File] = {}  # session → its file
-        self._told: dict[str, HarnessSession] = {}
+        self._reported: dict[str, HarnessSession] = {}
         self._driven: dict[tuple[int, str | None], bool] = {}  # process → whether it descends from an agent
         self._changed = asyncio.Event()
 
@@ -187,23 +188,23 @@ class SessionFileReach(Generic[File]):
             self._files = self._persons(await asyncio.to_thread(self._read))
             if refresh := time.monotonic() >= refresh_at:
                 refresh_at = time.monotonic() + REFRESH_S
-            for id in self._told.keys() - self._files.keys():
-                await self._report(observer.ended(self._told.pop(id)))
+            for id in self._reported.keys() - self._files.keys():
+                await self._report(observer.ended(self._reported.pop(id)))
             for id, file in self._files.items():
                 activity = self._activity(file)
                 session = HarnessSession(
                     harness=self.harness, session=id, cwd=file.cwd, activity=activity, process=file.pid
                 )
-                if (refresh or self._told.get(id) != session) and await self._report(observer.changed(session)):
-                    self._told[id] = session
+                if (refresh or self._reported.get(id) != session) and await self._report(observer.changed(session)):
+                    self._reported[id] = session
             await self._report(self._after_look())
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S if self._files else None):
                     await self._changed.wait()
 
-    async def _report(self, told: Awaitable[None]) -> bool:
+    async def _report(self, report: Awaitable[None]) -> bool:
         try:
-            await told
+            await report
         except Exception:
             log.exception("a session of %s could not be reported", self.display_name)
             return False
@@ -217,19 +218,19 @@ class SessionFileReach(Generic[File]):
             return []
 
     def _read(self) -> list[File]:
-        """Those whose process lives, the newest last."""
+        """The files whose process is alive, the newest last."""
         before = {f"{file.pid}.json": file for file in self._files.values()}
-        found: list[File] = []
+        files: list[File] = []
         for path in self._paths():
             try:
                 file = self._decode(path)
             except OSError:
                 continue
-            except msgspec.MsgspecError:  # it is being written, or is none
+            except msgspec.MsgspecError:  # the file is being written, or is not a session's
                 file = before.get(path.name)
             if file and path.name == f"{file.pid}.json" and file.of_a_person and file.has_its_own_socket and file.state:
-                found.append(file)
-        return sorted(found, key=lambda file: file.started_at)[-MAX_SESSIONS:]
+                files.append(file)
+        return sorted(files, key=lambda file: file.started_at)[-MAX_SESSIONS:]
 
     def _decode(self, path: Path) -> File:
         """Raises OSError and MsgspecError."""

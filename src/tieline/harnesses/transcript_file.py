@@ -38,23 +38,23 @@ _TIME = msgspec.json.Decoder(_Time)
 
 
 class TranscriptCursor(Struct, frozen=True):
-    """How far a transcript is read: up to the end of the line with this id, which began at this byte. Of the turn after
-    it, events that cannot be told apart are told up to `told`."""
+    """How far a transcript is read: up to the end of the line with this id, which began at this byte. In the turn after
+    that, events that look alike were emitted for the lines that begin before byte `emitted`."""
 
     start: int = 0
     line: str = ""
-    told: int = 0
+    emitted: int = 0
 
     @classmethod
     def parse(cls, text: str) -> "TranscriptCursor":
         try:
-            start, line, told = text.split(":")
-            return cls(int(start), line, int(told))
+            start, line, emitted = text.split(":")
+            return cls(int(start), line, int(emitted))
         except ValueError:
             return cls()
 
     def __str__(self) -> str:
-        return f"{self.start}:{self.line}:{self.told}"
+        return f"{self.start}:{self.line}:{self.emitted}"
 
 
 class TranscriptLine(Struct, frozen=True):
@@ -64,9 +64,9 @@ class TranscriptLine(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """Empty: it has none that a reader could go on after."""
-        found: Any = self.message.get("uuid") or self.message.get("id")
-        return found if isinstance(found, str) else ""
+        """The id of the line. Empty: it has no id from which a reader could go on."""
+        value: Any = self.message.get("uuid") or self.message.get("id")
+        return value if isinstance(value, str) else ""
 
 
 class TranscriptFile:

@@ -102,23 +102,23 @@ class VibeReach(HookedReach):
             asyncio.get_running_loop().call_later(SETTLED_S, self._changed.set)
 
     async def _look(self, observer: SessionObserver) -> None:
-        found = await asyncio.to_thread(self._find_sessions)
-        self._ended |= self._sessions.keys() - found.keys()
-        for id, session in found.items():
+        sessions = await asyncio.to_thread(self._find_sessions)
+        self._ended |= self._sessions.keys() - sessions.keys()
+        for id, session in sessions.items():
             known = self._sessions.get(id)
             if known is None or (known.process, known.cwd) != (session.process, session.cwd):
                 self._sessions[id] = session
         await super()._look(observer)
 
     def _find_sessions(self) -> dict[str, TerminalSession]:
-        """Those that people have opened in terminals, one of each process: it may have leases beside that of its
-        terminal's session, of subagents and for a moment of whatever it tidies up, which come later."""
+        """The sessions that people have opened in terminals, one per process. A process may have more leases than that
+        of its terminal's session: of subagents, and for a moment of sessions that it tidies up. These begin later."""
         leases = [lease for name in self._names() if (lease := self._lease(name))]
-        found: dict[int, TerminalSession] = {}
+        by_process: dict[int, TerminalSession] = {}
         for lease in sorted(leases, key=lambda lease: (lease.session_id not in self._sessions, lease.began_at)):
-            if lease.process_id not in found and (session := self._session(lease)):
-                found[lease.process_id] = session
-        return {session.session: session for session in list(found.values())[-MAX_SESSIONS:]}
+            if lease.process_id not in by_process and (session := self._session(lease)):
+                by_process[lease.process_id] = session
+        return {session.session: session for session in list(by_process.values())[-MAX_SESSIONS:]}
 
     def _session(self, lease: _Lease) -> TerminalSession | None:
         record, info = self._records / lease.session_id, process_info(lease.process_id)

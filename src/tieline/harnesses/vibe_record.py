@@ -32,14 +32,14 @@ MAX_BEGUN = 100
 DIGITS = 16
 GENERATION, SEGMENT = re.compile(rf"[0-9]{{{DIGITS}}}"), re.compile(rf"[0-9]{{{DIGITS}}}\.jsonl")
 CHUNK = re.compile(r"[0-9a-f]{64}")
-TOLD = frozenset(("projection_delta", "action_result", "callback_registered", "callback_resolved"))
+RECORD_TYPES = frozenset(("projection_delta", "action_result", "callback_registered", "callback_resolved"))
 """The journal's records that say something of the conversation. The others are Vibe's own."""
 ENDS = frozenset(("completed", "failed", "interrupted"))
 
 Kind = Literal["begin", "entry", "usage", "asked", "answered", "end"]
-"""A turn begins, a part of it is there or has changed, a model call has spent something, something is asked, that is
+"""A turn begins, a part of it was added or has changed, a model call has used tokens, an ask opens, the ask is
 decided, the turn is over."""
-Told = tuple[Kind, JsonDict]
+RecordChange = tuple[Kind, JsonDict]
 
 
 class VibeMeta(Struct, frozen=True):
@@ -100,13 +100,13 @@ class VibeRecord(TranscriptFile):
         self._at = 0  # the number of the line that is read
         self._turn = self._ended = ""  # the turn that began last, and the one that ended last
         self._begun: deque[str] = deque(maxlen=MAX_BEGUN)
-        self._wanted = ""  # the turn up to whose end all is told already
-        self._found = False
+        self._wanted = ""  # everything up to the end of this turn was emitted already
+        self._reached = False
 
     def decode(self, raw: bytes) -> JsonDict | None:
         try:
             record = decode_line(_RECORD, raw)
-            payload = decode_line(_MESSAGE, bytes(record.payload)) if record.type in TOLD else {}
+            payload = decode_line(_MESSAGE, bytes(record.payload)) if record.type in RECORD_TYPES else {}
         except (msgspec.MsgspecError, RecursionError):
             return None
         return {"sequence": record.sequence, "type": record.type, "payload": payload}
@@ -138,10 +138,10 @@ class VibeRecord(TranscriptFile):
         self._segment = 0
         self._turn = self._ended = ""
         self._begun.clear()
-        self._wanted, self._found = self._last.line, False
+        self._wanted, self._reached = self._last.line, False
         self._next = self._at + 1
 
-    def _read_history(self) -> Iterator[Told]:
+    def _read_history(self) -> Iterator[RecordChange]:
         """The next chunk, or after the last one the state."""
         if self._chunks:
             entries: Any = msgspec.json.decode(self._document(f"chunks/{self._chunks.popleft()}.json"))
@@ -155,19 +155,20 @@ class VibeRecord(TranscriptFile):
             yield from self._begins(turn, [])
             yield from self._ends(turn)
 
-    def _begins(self, turn: JsonDict, entries: list[JsonDict]) -> Iterator[Told]:
-        """If it is another turn than the last one. How that ended may not be told any more: then it ends with this."""
+    def _begins(self, turn: JsonDict, entries: list[JsonDict]) -> Iterator[RecordChange]:
+        """Begin the turn if it is not the last one. The end of the last turn may be missing in the record: then it ends
+        with this."""
         id = text_in(turn, "id")
         if not id or id in self._begun:
             return
         self._begun.append(id)
         self._turn = id
-        said = (
+        inputs = (
             entry for entry in entries if entry.get("role") == "user" and entry.get("id") == turn.get("inputEntryId")
         )
-        yield "begin", {**turn, "prompt": "".join(map(content_text, said))}
+        yield "begin", {**turn, "prompt": "".join(map(content_text, inputs))}
 
-    def _ends(self, turn: JsonDict) -> Iterator[Told]:
+    def _ends(self, turn: JsonDict) -> Iterator[RecordChange]:
         if turn.get("status") in ENDS and text_in(turn, "id") != self._ended:
             yield "end", {**turn, "model": self._model()}
 
@@ -181,7 +182,7 @@ class VibeRecord(TranscriptFile):
     def _read_journal(self) -> tuple[list[TranscriptLine], bool]:
         segments = sorted(int(name[:DIGITS]) for name in self._names("journal") if SEGMENT.fullmatch(name))
         segment = max((first for first in segments if first <= self._next), default=0)
-        if segment == 0:  # so much has happened meanwhile: it is begun anew when it is looked at next
+        if segment == 0:  # too much has happened meanwhile: the next read begins anew
             raise FileNotFoundError(f"{self.path} has no line {self._next} any more")
         if segment != self._segment:
             self._segment, self._offset, self._tail, self._skipping = segment, 0, b"", False
@@ -190,20 +191,21 @@ class VibeRecord(TranscriptFile):
             lines, more = self._read(descriptor)
         finally:
             os.close(descriptor)
-        told: list[TranscriptLine] = []
+        new_lines: list[TranscriptLine] = []
         for line in lines:
             number: int = line.message["sequence"]
             if number >= self._next:
                 self._at, self._next = number, number + 1
-                told += self._tell(self._of_record(line.message))
+                new_lines += self._tell(self._of_record(line.message))
         if not lines and not more and (later := [first for first in segments if first > self._next]):
             self._next, more = later[0], True  # lines between were too long, or are gone
         more = more or segment != segments[-1]
-        if not more and not self._found:  # the turn that was told last is no more: nothing is told twice
+        # The turn that was emitted last is gone: go on with the next change, so that nothing is emitted twice.
+        if not more and not self._reached:
             self._wanted = ""
-        return told, more
+        return new_lines, more
 
-    def _of_record(self, record: JsonDict) -> Iterator[Told]:
+    def _of_record(self, record: JsonDict) -> Iterator[RecordChange]:
         payload = fields_in(record, "payload")
         match record["type"]:
             case "projection_delta":
@@ -219,7 +221,7 @@ class VibeRecord(TranscriptFile):
             case _:
                 pass
 
-    def _of_delta(self, steps: list[JsonDict]) -> Iterator[Told]:
+    def _of_delta(self, steps: list[JsonDict]) -> Iterator[RecordChange]:
         entries = [entry for step in steps if (entry := fields_in(step, "entry"))]
         for step in steps:  # all of them anew
             entries += [entry for entry in members(step.get("entries")) if entry.get("turnId") == self._turn]
@@ -230,14 +232,14 @@ class VibeRecord(TranscriptFile):
             yield "entry", entry
         yield from self._ends(turn)
 
-    def _tell(self, told: Iterable[Told]) -> list[TranscriptLine]:
-        """What comes after the turn that was told last."""
+    def _tell(self, changes: Iterable[RecordChange]) -> list[TranscriptLine]:
+        """The lines for the changes after the turn that was emitted last."""
         lines: list[TranscriptLine] = []
-        for kind, message in told:
+        for kind, message in changes:
             id = text_in(message, "id")
             if kind == "begin" and self._wanted:
-                self._wanted = "" if self._found else self._wanted
-                self._found = id == self._wanted
+                self._wanted = "" if self._reached else self._wanted
+                self._reached = id == self._wanted
             if kind == "end":
                 self._ended = id
             if not self._wanted:

@@ -30,27 +30,27 @@ class VibeTerminal(RecordedAsksTerminal[VibeEvents]):
         return line.message.get("kind") == "begin"
 
     def _asked_in(self, line: TranscriptLine) -> tuple[str, JsonDict] | None:
-        told = fields_in(line.message, "told")
-        return (text_in(told, "id"), told) if line.message.get("kind") == "asked" else None
+        record = fields_in(line.message, "told")
+        return (text_in(record, "id"), record) if line.message.get("kind") == "asked" else None
 
     def _decided_in(self, line: TranscriptLine) -> tuple[str, TerminalDecision] | None:
         if line.message.get("kind") != "answered":
             return None
-        told = fields_in(line.message, "told")
-        return text_in(told, "id"), "allow" if _is_allowed(fields_in(told, "output")) else "deny"
+        record = fields_in(line.message, "told")
+        return text_in(record, "id"), "allow" if _is_allowed(fields_in(record, "output")) else "deny"
 
-    async def _build_ask(self, told: JsonDict) -> Ask:
-        detail = fields_in(told, "detail")
+    async def _build_ask(self, record: JsonDict) -> Ask:
+        detail = fields_in(record, "detail")
         if detail.get("kind") == "user_input":
             questions = questions_of(members(fields_in(detail, "request").get("questions")))
-            call = next((tool.id for tool in self._unasked() if tool.name == QUESTION), text_in(told, "id"))
-            return Ask("", "question", text_in(told, "title") or QUESTION, tool=call, questions=questions)
+            call = next((tool.id for tool in self._unasked() if tool.name == QUESTION), text_in(record, "id"))
+            return Ask("", "question", text_in(record, "title") or QUESTION, tool=call, questions=questions)
         id, effect = text_in(detail, "relatedEntryId"), fields_in(detail, "effect")
         tool = self._events.open_calls.get(id)
         if tool is None:  # a subagent's
-            tool = AcpToolCall(tool_name(text_in(effect, "toolName")), id or text_in(told, "id"))
+            tool = AcpToolCall(tool_name(text_in(effect, "toolName")), id or text_in(record, "id"))
             tool.title, tool.arguments = tool.name, fields_in(effect, "input")
-        return await permission_ask("", tool, self._events.action(tool), {"toolCall": told}, PRESET, self._cwd)
+        return await permission_ask("", tool, self._events.action(tool), {"toolCall": record}, PRESET, self._cwd)
 
 
 def _is_allowed(output: JsonDict) -> bool:

@@ -38,29 +38,29 @@ class VibeEvents(AcpTranscriptEvents):
     preset = PRESET
 
     def feed(self, line: TranscriptLine) -> TellAfter:
-        told, kind = fields_in(line.message, "told"), line.message.get("kind")
+        record, kind = fields_in(line.message, "told"), line.message.get("kind")
         if kind == "begin":
-            return self._feed_beginning(line, told)
-        if kind == "entry" and told.get("type") == "checkpoint" and told.get("generationStatus") == "completed":
-            return self._feed_checkpoint(told)
-        if self.turn is None or text_in(told, "turnId") not in ("", self.turn.id):
+            return self._feed_beginning(line, record)
+        if kind == "entry" and record.get("type") == "checkpoint" and record.get("generationStatus") == "completed":
+            return self._feed_checkpoint(record)
+        if self.turn is None or text_in(record, "turnId") not in ("", self.turn.id):
             return []
-        match kind, told.get("type"):
-            case "entry", "message" | "reasoning" if told.get("generationStatus") == "completed":
-                return self._with_cursor(self._feed_message(told), line)
+        match kind, record.get("type"):
+            case "entry", "message" | "reasoning" if record.get("generationStatus") == "completed":
+                return self._with_cursor(self._feed_message(record), line)
             case "entry", "effect":
-                return self._with_cursor(self._feed_call(told), line)
+                return self._with_cursor(self._feed_call(record), line)
             case "usage", _:
-                self._spent[text_in(told, "id")] = tokens_of(
-                    fields_in(told, "usage"),
+                self._spent[text_in(record, "id")] = tokens_of(
+                    fields_in(record, "usage"),
                     input="input_tokens",
                     output="output_tokens",
                     cached="cached_input_tokens",
                     thoughts="",
                 )
-                return self._with_cursor(self._init(text_in(told, "model")), line)
-            case "end", _ if told.get("id") == self.turn.id:
-                return self._feed_end(line, told)
+                return self._with_cursor(self._init(text_in(record, "model")), line)
+            case "end", _ if record.get("id") == self.turn.id:
+                return self._feed_end(line, record)
             case _:
                 pass
         return []
@@ -74,58 +74,58 @@ class VibeEvents(AcpTranscriptEvents):
             ended = self._with_cursor([Error(self._problem)], TranscriptLine(self._last.start, {}))
         return [*ended, *super().end_turn(outcome or ("success" if self.may_be_over else "interrupted"))]
 
-    def _feed_beginning(self, line: TranscriptLine, told: JsonDict) -> TellAfter:
-        id, began = text_in(told, "id"), _seconds(told.get("startedAt"))
-        if self.turn is not None and self.turn.id == id:  # it is read once more
+    def _feed_beginning(self, line: TranscriptLine, record: JsonDict) -> TellAfter:
+        id, began = text_in(record, "id"), _seconds(record.get("startedAt"))
+        if self.turn is not None and self.turn.id == id:  # the turn is read a second time
             return []
         ended = self.end_turn()
         self._left_out = began < self.since
         if self._left_out:
             return ended
         self._last = TranscriptCursor(line.start, id)
-        self._input = text_in(told, "inputEntryId")
-        events = self._begin(text_in(told, "prompt"), told, id)
+        self._input = text_in(record, "inputEntryId")
+        events = self._begin(text_in(record, "prompt"), record, id)
         self.began_at = began
         return [*ended, *self._with_cursor(events, line)]
 
-    def _feed_end(self, line: TranscriptLine, told: JsonDict) -> TellAfter:
-        events = self._with_cursor(self._init(text_in(told, "model")), line)
-        outcome = OUTCOMES.get(text_in(told, "status"))
+    def _feed_end(self, line: TranscriptLine, record: JsonDict) -> TellAfter:
+        events = self._with_cursor(self._init(text_in(record, "model")), line)
+        outcome = OUTCOMES.get(text_in(record, "status"))
         if outcome == "error":
-            self._problem = text_in(fields_in(told, "error"), "message") or "the model did not answer"
+            self._problem = text_in(fields_in(record, "error"), "message") or "the model did not answer"
         return [*events, *self.end_turn(outcome)]
 
-    def _feed_checkpoint(self, told: JsonDict) -> TellAfter:
-        """Most stand between two turns."""
-        match told.get("kind"):
+    def _feed_checkpoint(self, record: JsonDict) -> TellAfter:
+        """Take a checkpoint. Most come between two turns."""
+        match record.get("kind"):
             case "compaction":
                 events: list[Event] = [Status("compacted")]
             case "agent_change":
-                events = self.mode(text_in(fields_in(told, "details"), "agent"))
+                events = self.mode(text_in(fields_in(record, "details"), "agent"))
             case _:
                 events = []
         if self.turn is not None:
             return [(event, "") for event in events]
-        if _seconds(told.get("createdAt")) >= self.since:
+        if _seconds(record.get("createdAt")) >= self.since:
             self._between += events
         return []
 
-    def _feed_message(self, told: JsonDict) -> list[Event]:
-        id, text = text_in(told, "id"), content_text(told) or text_in(told, "text")
-        if told.get("role") == "user":
+    def _feed_message(self, record: JsonDict) -> list[Event]:
+        id, text = text_in(record, "id"), content_text(record) or text_in(record, "text")
+        if record.get("role") == "user":
             if id == self._input:
                 return []
             self._answered = False
             return [Status(SAID, text)]
-        said: ModelText = ("agent_thought_chunk" if told.get("type") == "reasoning" else "agent_message_chunk", text)
-        return self._text_events(id, [said]) if text.strip() else []
+        chunk: ModelText = ("agent_thought_chunk" if record.get("type") == "reasoning" else "agent_message_chunk", text)
+        return self._text_events(id, [chunk]) if text.strip() else []
 
-    def _feed_call(self, told: JsonDict) -> list[Event]:
-        id, state, events = text_in(told, "id"), fields_in(told, "state"), list[Event]()
+    def _feed_call(self, record: JsonDict) -> list[Event]:
+        id, state, events = text_in(record, "id"), fields_in(record, "state"), list[Event]()
         if id in self.closed_calls:
             return []
         if (tool := self.open_calls.get(id)) is None:
-            tool = self._begin_call(id, fields_in(told, "detail"))
+            tool = self._begin_call(id, fields_in(record, "detail"))
             events += self._take()
         match state.get("status"):
             case "running":

@@ -23,14 +23,14 @@ class Deliveries:
         return id
 
     async def delivered(self, id: str) -> bool:
-        """They arrived. Whether the delivery is known (still)."""
-        found = self._open.pop(id, None)
-        if found is None:
+        """Confirm the messages of a delivery. Gives whether the delivery is still known."""
+        delivery = self._open.pop(id, None)
+        if delivery is None:
             return False
-        await self._mesh.confirm(*found)
+        await self._mesh.confirm(*delivery)
         return True
 
     def failed(self, id: str) -> None:
-        if found := self._open.pop(id, None):
-            with suppress(TielineError):  # the relay is elsewhere now: the lease is gone with it
-                self._mesh.release(*found)
+        if delivery := self._open.pop(id, None):
+            with suppress(TielineError):  # the relay runs elsewhere now, so the lease is gone
+                self._mesh.release(*delivery)

@@ -193,28 +193,28 @@ class Directory:
     def members(
         self, filters: Filters = NO_FILTERS, *, limit: int = MAX_MEMBERS, ended: bool = False
     ) -> list[MemberView]:
-        """Everything with an inbox: people first, then the last seen. With `ended`, also members whose session is
+        """All members: people first, then the others, the last seen first. With `ended`, also members whose session is
         over."""
         self._index_people()
-        found = [record for key in self._index.having(filters.facets()) if (record := self._record(key)) is not None]
+        records = [record for key in self._index.having(filters.facets()) if (record := self._record(key)) is not None]
         if ended:
-            found += [member for member in self._members.values() if member.ended and _fits(member, filters)]
-        newest = heapq.nlargest(min(limit, MAX_MEMBERS), found, key=self._order)
+            records += [member for member in self._members.values() if member.ended and _fits(member, filters)]
+        newest = heapq.nlargest(min(limit, MAX_MEMBERS), records, key=self._order)
         return [self._show(record) for record in newest]
 
     def find(self, query: str, filters: Filters = NO_FILTERS, *, limit: int = 20) -> list[MemberMatch]:
-        """The best matches first; of equals, the last seen. An empty query fits everyone."""
+        """The best matches first; among equals, the last seen. An empty query matches every member."""
         if not any(character.isalnum() for character in query):
             return [MemberMatch(member=view) for view in self.members(filters, limit=limit)]
         self._index_people()
         facets = filters.facets()
-        found = [
+        matches = [
             (score, record)
             for key, score in self._index.find(query, self._index.having(facets) if facets else None)
             if (record := self._record(key)) is not None
         ]
-        found.sort(key=lambda match: (match[0], self._order(match[1])), reverse=True)
-        return [MemberMatch(member=self._show(record), score=score) for score, record in found[:limit]]
+        matches.sort(key=lambda match: (match[0], self._order(match[1])), reverse=True)
+        return [MemberMatch(member=self._show(record), score=score) for score, record in matches[:limit]]
 
     def resolve(self, text: str) -> MemberView:
         """By `@name`, name, member id, session id or whole address; also by a part of an id that fits no other."""
@@ -291,8 +291,8 @@ class Directory:
                     continue
                 changes = profile.changes()
                 if known is not None:
-                    place = {"machine": machine, "harness": harness, "session": session} if session else {}
-                    changed = replace(known, **{**changes, **place}, ended=False, seen_at=now)
+                    binding = {"machine": machine, "harness": harness, "session": session} if session else {}
+                    changed = replace(known, **{**changes, **binding}, ended=False, seen_at=now)
                 else:
                     changed = Member(
                         id=id, name="", machine=machine, harness=harness, session=session, created_at=now, seen_at=now
@@ -423,7 +423,7 @@ class Directory:
 
     # --- in memory ---
 
-    def _apply(self, key: str, value: bytes | None, told: bool) -> None:
+    def _apply(self, key: str, value: bytes | None, from_watch: bool) -> None:
         if value is None:
             self._drop(key)
         else:
@@ -457,9 +457,9 @@ class Directory:
             if not ids:
                 index.pop(key, None)
         self._by_token.pop(member.token_hash, None)
-        place = (member.machine, member.harness, member.session)
-        if self._by_session.get(place) == member.id:
-            del self._by_session[place]
+        binding = (member.machine, member.harness, member.session)
+        if self._by_session.get(binding) == member.id:
+            del self._by_session[binding]
 
     def _live(self, name: str) -> Member | None:
         named = [self._members[id] for id in self._by_name.get(name_key(name), ())]

@@ -86,12 +86,12 @@ class Callers:
             return replace(caller, harness=known[0], session=known[1], token=token)
         session = session or request.process_session
         harness = caller.harness or ("codex" if thread else "") or harness_of(client, session)
-        found = replace(caller, harness=harness, session=session or request.connection, token=token)
+        identity = replace(caller, harness=harness, session=session or request.connection, token=token)
         if session_id and session and request.connection:
             if len(self._remembered) >= MAX_REMEMBERED:
                 del self._remembered[next(iter(self._remembered))]
-            self._remembered[request.connection] = (found.harness, found.session)
-        return found
+            self._remembered[request.connection] = (identity.harness, identity.session)
+        return identity
 
 
 def thread_of(meta: Mapping[str, Any]) -> str:

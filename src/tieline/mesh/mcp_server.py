@@ -274,25 +274,29 @@ class MeshMcpServer:
 
     @contextmanager
     def _in_use(self, name: str, *, over: bool) -> Generator[None]:
-        """A request of that MCP session is under way."""
-        if found := self._subscriptions.get(name):
-            found.open += 1
+        """Mark the subscription of an MCP session as in use during a request."""
+        if subscription := self._subscriptions.get(name):
+            subscription.open += 1
         try:
             yield
         finally:
-            if found:
-                found.open -= 1
-                found.used_at = time.monotonic()
+            if subscription:
+                subscription.open -= 1
+                subscription.used_at = time.monotonic()
             if over:
                 self._drop(name)
 
     def _drop(self, name: str) -> None:
-        if found := self._subscriptions.pop(name, None):
-            found.end()
+        if subscription := self._subscriptions.pop(name, None):
+            subscription.end()
 
     def _drop_unused(self) -> None:
         before = time.monotonic() - IDLE_S
-        for name in [name for name, one in self._subscriptions.items() if not one.open and one.used_at < before]:
+        for name in [
+            name
+            for name, subscription in self._subscriptions.items()
+            if not subscription.open and subscription.used_at < before
+        ]:
             self._drop(name)
 
     async def _listen(

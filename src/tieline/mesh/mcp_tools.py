@@ -263,8 +263,8 @@ def _messages(fetched: FetchedMessages, nothing: str) -> McpToolResult:
     )
 
 
-def _binding(found: SessionBinding) -> str:
-    return f"{found.agent_id}: {found.harness or 'harness unknown'}, session {found.session_id or 'unknown'}"
+def _binding(binding: SessionBinding) -> str:
+    return f"{binding.agent_id}: {binding.harness or 'harness unknown'}, session {binding.session_id or 'unknown'}"
 
 
 def _lease(lease: PathLease) -> str:
@@ -333,14 +333,14 @@ async def _reply(call: ToolCall[ReplyArguments]) -> McpToolResult:
 
 async def _ask_agent(call: ToolCall[AskArguments]) -> McpToolResult:
     given = call.arguments
-    found: AgentAnswer = await call.mesh.ask_agent(
+    answer: AgentAnswer = await call.mesh.ask_agent(
         call.caller, given.to, given.text, timeout_s=given.timeout_s, key=call.key
     )
-    value = _value(found)
-    if found.answer is None:
-        return McpToolResult(text=f"{_sent(found.question)}. {found.detail or found.reason}", value=value)
-    value |= {"answer": _peer(found.answer), "notice": NOTICE}
-    return McpToolResult(text=frame_all((found.answer,)), value=value, handed=(found.answer.id,))
+    value = _value(answer)
+    if answer.answer is None:
+        return McpToolResult(text=f"{_sent(answer.question)}. {answer.detail or answer.reason}", value=value)
+    value |= {"answer": _peer(answer.answer), "notice": NOTICE}
+    return McpToolResult(text=frame_all((answer.answer,)), value=value, handed=(answer.answer.id,))
 
 
 async def _fetch_messages(call: ToolCall[FetchArguments]) -> McpToolResult:
@@ -349,10 +349,10 @@ async def _fetch_messages(call: ToolCall[FetchArguments]) -> McpToolResult:
 
 async def _wait_for_messages(call: ToolCall[WaitArguments]) -> McpToolResult:
     given = call.arguments
-    found: FetchedMessages = await call.mesh.wait_for_messages(
+    messages: FetchedMessages = await call.mesh.wait_for_messages(
         call.caller, timeout_s=given.timeout_s, limit=given.limit
     )
-    return _messages(found, f"No message within {given.timeout_s:g} s.")
+    return _messages(messages, f"No message within {given.timeout_s:g} s.")
 
 
 async def _fetch_message_history(call: ToolCall[HistoryArguments]) -> McpToolResult:
@@ -380,8 +380,8 @@ async def _bind_session(call: ToolCall[BindArguments]) -> McpToolResult:
 
 
 async def _get_session_binding(call: ToolCall[BindingArguments]) -> McpToolResult:
-    found: SessionBinding = await call.mesh.get_session_binding(call.caller, call.arguments.agent_id)
-    return McpToolResult(text=_binding(found), value=_value(found))
+    binding: SessionBinding = await call.mesh.get_session_binding(call.caller, call.arguments.agent_id)
+    return McpToolResult(text=_binding(binding), value=_value(binding))
 
 
 async def _heartbeat(call: ToolCall[HeartbeatArguments]) -> McpToolResult:
@@ -392,14 +392,14 @@ async def _heartbeat(call: ToolCall[HeartbeatArguments]) -> McpToolResult:
 
 async def _shared_notes(call: ToolCall[NoteArguments]) -> McpToolResult:
     given = call.arguments
-    found: Notes = await call.mesh.shared_notes(call.caller, given.action, given.key, given.text)
+    answer: Notes = await call.mesh.shared_notes(call.caller, given.action, given.key, given.text)
 
     def line(note: Note) -> str:
         return note.text if given.action == "get" else f"{quoted(note.key)} (by {note.by})"
 
     # All of a project's texts are not for one result: a list has the keys.
-    notes = tuple(replace(note, text=frame_note(note) if given.action == "get" else "") for note in found.notes)
-    return McpToolResult(text=_lines(map(line, notes), "No notes."), value=_value(replace(found, notes=notes)))
+    notes = tuple(replace(note, text=frame_note(note) if given.action == "get" else "") for note in answer.notes)
+    return McpToolResult(text=_lines(map(line, notes), "No notes."), value=_value(replace(answer, notes=notes)))
 
 
 async def _reserve_paths(call: ToolCall[ReserveArguments]) -> McpToolResult:
@@ -442,10 +442,10 @@ async def _ask_person(call: ToolCall[AskPersonArguments]) -> McpToolResult:
 
 async def _show_diff(call: ToolCall[ShowDiffArguments]) -> McpToolResult:
     given, session = call.arguments, call.mesh.session_of(call.caller)
-    found: MemberDiff = await call.mesh.teams.show_diff(session, given.member, given.file, given.offset)
-    more = f"There is more: go on with offset {found.next_offset}." if found.next_offset else ""
-    text = "\n".join(filter(None, (found.files, found.diff, more))) or f"{found.member} has changed nothing."
-    return McpToolResult(text=text, value=_value(found))
+    diff: MemberDiff = await call.mesh.teams.show_diff(session, given.member, given.file, given.offset)
+    more = f"There is more: go on with offset {diff.next_offset}." if diff.next_offset else ""
+    text = "\n".join(filter(None, (diff.files, diff.diff, more))) or f"{diff.member} has changed nothing."
+    return McpToolResult(text=text, value=_value(diff))
 
 
 def _tool(

@@ -95,7 +95,9 @@ class Mesh:
 
     def _people(self) -> list[str]:
         prefix = PERSON_PREFIX + "."
-        return [one.removeprefix(prefix) for one in self._relay.dispatcher.mailboxes if one.startswith(prefix)]
+        return [
+            address.removeprefix(prefix) for address in self._relay.dispatcher.mailboxes if address.startswith(prefix)
+        ]
 
     # --- who calls ---
 
@@ -185,7 +187,8 @@ class Mesh:
         cwd: str = "",
         branch: str = "",
     ) -> Registration:
-        """Idempotent: the same session is the same member, which keeps what it does not say anew."""
+        """Register the caller. Idempotent: the same session is the same member, and fields that are left out keep their
+        values."""
         if caller.driven:
             me = self.directory.session_view(caller.driven)
             return Registration(member=me, known=True, unread=me.unread)
@@ -195,13 +198,13 @@ class Mesh:
         if owned is None and session:
             self._check_process(caller, self.directory.by_session(machine, harness, session))
         cwd = cwd or caller.cwd
-        place = await asyncio.to_thread(project_of, cwd) if not (project and branch) else None
+        detected = await asyncio.to_thread(project_of, cwd) if not (project and branch) else None
         profile = Profile(
             description=description,
-            project=project_name(project) if project else place.name if place else "",
+            project=project_name(project) if project else detected.name if detected else "",
             role=role,
             specialisation=specialisation,
-            branch=branch or (place.branch if place else ""),
+            branch=branch or (detected.branch if detected else ""),
             cwd=cwd,
         )
         member, token, known = await self.directory.register(
@@ -481,22 +484,22 @@ class Mesh:
         me = await self._active(caller)
         limit = min(max(limit, 1), MAX_HISTORY)
         store = self._relay.store
-        place = (await self._own_message(me, before)).receipt.seq if before else 0
+        seq = (await self._own_message(me, before)).receipt.seq if before else 0
         if not with_:
-            envelopes = [one for one, _ in await store.messages_to(me.address, limit, before=place)]
+            envelopes = [envelope for envelope, _ in await store.messages_to(me.address, limit, before=seq)]
         else:
             other = self.directory.resolve(with_)
             both = [
-                *await store.messages_to(me.address, limit, before=place, sender=other.address),
-                *await store.messages_to(other.address, limit, before=place, sender=me.address),
+                *await store.messages_to(me.address, limit, before=seq, sender=other.address),
+                *await store.messages_to(other.address, limit, before=seq, sender=me.address),
             ]
-            envelopes = [one for one, _ in sorted(both, key=lambda found: found[1], reverse=True)][:limit]
+            envelopes = [envelope for envelope, _ in sorted(both, key=lambda pair: pair[1], reverse=True)][:limit]
         messages: list[PeerMessage] = []
         room = MAX_FETCH_BYTES
         for envelope in envelopes:
             room -= size_of(envelope.payload.as_text())
             if messages and room < 0:
-                break  # the last one's id gives the rest
+                break  # the caller goes on with the id of the last message
             with_receipt = await self._status(envelope.id)
             if with_receipt is not None:
                 messages.append(self._peer_message(Message(receipt=with_receipt, envelope=envelope)))
@@ -523,8 +526,8 @@ class Mesh:
             case "put":
                 notes = [await self.notes.put(project, key, text, me.name)]
             case "get":
-                found = await self.notes.get(project, key)
-                notes = [found] if found else list[Note]()
+                note = await self.notes.get(project, key)
+                notes = [note] if note else list[Note]()
             case "delete":
                 await self.notes.delete(project, key)
                 notes = list[Note]()

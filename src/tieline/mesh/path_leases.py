@@ -46,7 +46,8 @@ class PathLeases:
     async def reserve(
         self, project: str, holder: str, name: str, patterns: Sequence[str], *, ttl_s: float = TTL_S, note: str = ""
     ) -> PathReservation:
-        """The leases; or the leases of others that are in the way, and nothing is reserved. One's own are renewed."""
+        """Reserve the patterns. If leases of others conflict, they are returned and nothing is reserved. The holder's
+        own leases are renewed."""
         if not 0 < len(patterns) <= MAX_PATTERNS:
             raise UsageError(f"give 1 to {MAX_PATTERNS} patterns", field="patterns")
         wanted = tuple(dict.fromkeys(map(check_pattern, patterns)))
@@ -54,7 +55,7 @@ class PathLeases:
         for _ in range(TRIES):
             present, revision = await self._read(project)
             others = [lease for lease in present if lease.holder != holder]
-            conflicts = tuple(lease for lease in others if any(overlap(lease.pattern, one) for one in wanted))
+            conflicts = tuple(lease for lease in others if any(overlap(lease.pattern, pattern) for pattern in wanted))
             if conflicts:
                 return PathReservation(project=project, conflicts=conflicts)
             now = self._clock()
@@ -126,9 +127,9 @@ def check_pattern(text: str) -> str:
 
 
 @lru_cache(maxsize=16384)
-def overlap(one: str, other: str) -> bool:
-    """Whether a path may exist that both patterns mean. When in doubt, it may."""
-    return _may_meet(_segments(one), _segments(other), "**", _names_overlap)
+def overlap(pattern: str, other: str) -> bool:
+    """Whether a path may exist that both patterns match. In doubt, true."""
+    return _may_meet(_segments(pattern), _segments(other), "**", _names_overlap)
 
 
 def _segments(pattern: str) -> tuple[str, ...]:
@@ -136,20 +137,20 @@ def _segments(pattern: str) -> tuple[str, ...]:
     return tuple(parts) if parts[-1] == "**" else (*parts, "**")  # the path itself, and everything below it
 
 
-def _names_overlap(one: str, other: str) -> bool:
-    return _may_meet(one, other, "*", lambda a, b: a == b or "?" in (a, b))
+def _names_overlap(name: str, other: str) -> bool:
+    return _may_meet(name, other, "*", lambda a, b: a == b or "?" in (a, b))
 
 
-def _may_meet(one: Sequence[str], other: Sequence[str], wild: str, same: Callable[[str, str], bool]) -> bool:
-    """Whether a sequence exists that both describe, where `wild` stands for any number of parts."""
-    below = [all(part == wild for part in other[place:]) for place in range(len(other) + 1)]
-    for part in reversed(one):
+def _may_meet(parts: Sequence[str], other: Sequence[str], wild: str, same: Callable[[str, str], bool]) -> bool:
+    """Whether a sequence may exist that both describe, where `wild` stands for any number of parts."""
+    below = [all(part == wild for part in other[index:]) for index in range(len(other) + 1)]
+    for part in reversed(parts):
         row = [part == wild and below[-1]]
-        for place in range(len(other) - 1, -1, -1):
-            if wild in (part, other[place]):
-                row.append(below[place] or row[-1])
+        for index in range(len(other) - 1, -1, -1):
+            if wild in (part, other[index]):
+                row.append(below[index] or row[-1])
             else:
-                row.append(below[place + 1] and same(part, other[place]))
+                row.append(below[index + 1] and same(part, other[index]))
         below = row[::-1]
     return below[0]
 

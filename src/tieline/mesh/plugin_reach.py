@@ -74,7 +74,7 @@ class PluginReach:
         self._ending_s = ending_s
         self._refresh_s = refresh_s
         self._links: dict[str, PluginLink] = {}  # the latest last
-        self._told: dict[str, HarnessSession] = {}
+        self._reported: dict[str, HarnessSession] = {}
         self._left_at: dict[str, float] = {}  # when a session that was told of went away
         self._changed = asyncio.Event()
         self.reading = asyncio.Semaphore(MAX_READING)
@@ -143,8 +143,8 @@ class PluginReach:
         these run, as the plugins in these processes have told. False: look again."""
         return True
 
-    async def events(self, told: PluginEvents) -> bool:
-        """Whether anybody wants to know (any more)."""
+    async def events(self, batch: PluginEvents) -> bool:
+        """Take events of a session. False: nothing follows the session (any more)."""
         return False
 
     def look_again(self) -> None:
@@ -217,26 +217,26 @@ class PluginReach:
                     process=link.process,
                     shared=True,
                 )
-                if refresh or self._told.get(id) != session:
+                if refresh or self._reported.get(id) != session:
                     if await self._report(observer.changed(session)):
-                        self._told[id] = session
+                        self._reported[id] = session
                     else:
                         failed = True
                 failed = not await self._report(self.on_session(reported, link)) or failed
-            for id in self._told.keys() - present.keys():
+            for id in self._reported.keys() - present.keys():
                 if now - self._left_at.setdefault(id, now) >= self._ending_s:
                     del self._left_at[id]
-                    await self._report(observer.ended(self._told.pop(id)))
+                    await self._report(observer.ended(self._reported.pop(id)))
                     await self._report(self.on_end(id))
             if first_look_at is not None and now >= first_look_at:
                 heard = {link.process for link in self._links.values() if link.reported}
                 whole = await self._report(self.on_first_look(present, heard))
                 first_look_at = None if whole else now + FIRST_LOOK_S
 
-    async def _report(self, told: Awaitable[object]) -> bool:
-        """Whether it could be, and nobody said no."""
+    async def _report(self, report: Awaitable[object]) -> bool:
+        """Whether the report was made and not refused."""
         try:
-            return await told is not False
+            return await report is not False
         except Exception:
             log.exception("a session of %s could not be reported", self.harness)
             return False

@@ -21,12 +21,13 @@ def project_name(text: str) -> str:
 
 
 def project_of(cwd: str) -> Project:
-    """Linked worktrees belong to the project of their repository. Reads a few files; run it in a thread."""
+    """The project of a directory. Linked worktrees belong to the project of their repository. It reads a few files:
+    call it in a thread."""
     if not cwd or not Path(cwd).is_absolute():
         return Project("")
-    found = git_repository.find(cwd)
-    if found is None:
+    repository = git_repository.find(cwd)
+    if repository is None:
         return Project(project_name(Path(cwd).name))
-    common = Path(found.common_dir)
-    top = common.parent if common.name == ".git" else Path(found.top)
-    return Project(project_name(top.name), found.branch)
+    common = Path(repository.common_dir)
+    top = common.parent if common.name == ".git" else Path(repository.top)
+    return Project(project_name(top.name), repository.branch)

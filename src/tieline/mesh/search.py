@@ -113,9 +113,9 @@ class MemberIndex:
         """Words of the index that resemble this one, with their scores, best first."""
         shared: Counter[str] = Counter()
         touched = 0
-        for found in sorted((self._grams.get(gram, _NONE) for gram in _trigrams(word)), key=len):
-            shared.update(islice(found, MAX_TOUCHED - touched))
-            touched += len(found)
+        for words in sorted((self._grams.get(gram, _NONE) for gram in _trigrams(word)), key=len):
+            shared.update(islice(words, MAX_TOUCHED - touched))
+            touched += len(words)
             if touched >= MAX_TOUCHED:
                 break
         scores = {
@@ -129,29 +129,29 @@ class MemberIndex:
 
     def _candidates(self, like: list[Mapping[str, float]], among: Set[str] | None) -> Iterable[str]:
         """Members that have all words of the query, then those that have the rarest of them."""
-        found: dict[str, None] = {}
+        candidates: dict[str, None] = {}
         if all(like):
             choices = islice(product(*like), MAX_CHOICES)
             for words in sorted(
                 choices, key=lambda words: -sum(close[word] for close, word in zip(like, words, strict=True))
             ):
-                self._collect(found, words, among)
-                if len(found) >= MAX_CANDIDATES:
-                    return found
+                self._collect(candidates, words, among)
+                if len(candidates) >= MAX_CANDIDATES:
+                    return candidates
         for close in sorted(like, key=lambda close: sum(len(self._members[word]) for word in close)):
             for word in close:
-                self._collect(found, (word,), among)
-                if len(found) >= MAX_CANDIDATES:
-                    return found
-        return found
+                self._collect(candidates, (word,), among)
+                if len(candidates) >= MAX_CANDIDATES:
+                    return candidates
+        return candidates
 
-    def _collect(self, found: dict[str, None], words: Sequence[str], among: Set[str] | None) -> None:
-        """Adds members that have all these words, as long as there is room."""
+    def _collect(self, candidates: dict[str, None], words: Sequence[str], among: Set[str] | None) -> None:
+        """Add the members that have all these words, up to the limit."""
         first, *others = sorted((self._members[word] for word in words), key=len)
         members = first.intersection(*others) if others else first
         if among is not None:
             members = members & among
-        found.update(dict.fromkeys(islice(members, MAX_CANDIDATES - len(found))))
+        candidates.update(dict.fromkeys(islice(members, MAX_CANDIDATES - len(candidates))))
 
 
 @cache
@@ -168,7 +168,7 @@ def _split(text: str) -> list[str]:
 
 def _trigrams(word: str) -> set[str]:
     padded = f" {word} "
-    return {padded[place : place + 3] for place in range(max(1, len(padded) - 2))}
+    return {padded[start : start + 3] for start in range(max(1, len(padded) - 2))}
 
 
 _NONE: frozenset[str] = frozenset()

@@ -110,4 +110,6 @@ class UnreadNotices:
                 await self._notify(notice)
 
     def _newest_at(self, address: str) -> float:
-        return max((step.at for one in self._mesh.mailbox.available(address) for step in one.steps), default=0.0)
+        return max(
+            (step.at for receipt in self._mesh.mailbox.available(address) for step in receipt.steps), default=0.0
+        )

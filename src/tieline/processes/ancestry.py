@@ -33,7 +33,8 @@ def agent_ancestor(pid: int) -> str | None:
 
 
 def ancestry(pid: int) -> Ancestry:
-    """The number must stay that process's while this runs: hold a pidfd, or look afterwards whether it still is."""
+    """The ancestry of a process. The caller makes sure that the number stays that process's meanwhile: it holds a
+    pidfd, or checks afterwards."""
     if pid <= 0:  # of another namespace
         return Ancestry(UNKNOWN)
     info = process_table.process_info(pid)
@@ -41,34 +42,34 @@ def ancestry(pid: int) -> Ancestry:
     if not spawn.REAPERS:
         return Ancestry(_by_mark(pid), (), terminal)
     ours = spawn.reapers()
-    current, found, seen = pid, info, list[int]()
+    current, current_info, seen = pid, info, list[int]()
     agent: str | None = UNKNOWN
-    while found is not None and len(seen) < MOST:
+    while current_info is not None and len(seen) < MOST:
         seen.append(current)
-        if current in ours or found.name in (process_table.REAPER, process_table.GUARD):
+        if current in ours or current_info.name in (process_table.REAPER, process_table.GUARD):
             agent = ours.get(current, UNKNOWN)
             break
         if current != pid and subreaper.has_orphans(current):  # of an agent that killed its reaper and the guard
             break
-        if found.parent == 0:  # the first process, or one of the kernel's
+        if current_info.parent == 0:  # the first process, or one of the kernel's
             agent = None
             break
-        current, found = _parent(current, found)
+        current, current_info = _parent(current, current_info)
     return Ancestry(agent, tuple(seen), terminal)
 
 
-def _parent(pid: int, found: process_table.ProcessInfo) -> tuple[int, process_table.ProcessInfo | None]:
-    """Whoever is its parent at one moment: its own parent may end meanwhile, and the number become another's."""
+def _parent(pid: int, info: process_table.ProcessInfo) -> tuple[int, process_table.ProcessInfo | None]:
+    """The parent of a process at one moment: the parent may end meanwhile, and another process get its number."""
     for _ in range(ATTEMPTS):
-        above = process_table.process_info(found.parent)
-        if above is not None and above.start < found.start:  # nobody else had that number since
-            return found.parent, above
+        above = process_table.process_info(info.parent)
+        if above is not None and above.start < info.start:  # nobody else had that number since
+            return info.parent, above
         again = process_table.process_info(pid)
-        if again is None or again.start != found.start:
+        if again is None or again.start != info.start:
             return pid, None
-        if above is not None and again.parent == found.parent:
-            return found.parent, above
-        found = again
+        if above is not None and again.parent == info.parent:
+            return info.parent, above
+        info = again
     return pid, None
 
 

@@ -30,9 +30,9 @@ class Reaped:
 
     @property
     def reapers(self) -> tuple[int, ...]:
-        """Its reaper, as long as the number is that one's."""
-        found = process_table.process_info(self.reaper)
-        return (self.reaper,) if found and found.start == self._start else ()
+        """Its reaper, as long as no other process has the reaper's number."""
+        info = process_table.process_info(self.reaper)
+        return (self.reaper,) if info and info.start == self._start else ()
 
     @property
     def alone(self) -> bool:

@@ -8,13 +8,13 @@ _LISTENING, _CONNECTED = "0A", "03"
 
 
 def listening_ports() -> set[int]:
-    """TCP ports of this machine. Empty: this system does not tell."""
-    found: set[int] = set()
+    """The TCP ports on which something listens on this machine. Empty: this system does not list them."""
+    ports: set[int] = set()
     for file in ("/proc/net/tcp", "/proc/net/tcp6"):
         with suppress(OSError):
             rows = (line.split() for line in Path(file).read_text().splitlines()[1:])
-            found |= {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _LISTENING}
-    return found
+            ports |= {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _LISTENING}
+    return ports
 
 
 def connections_to(socket: Path) -> int:

@@ -79,11 +79,11 @@ def all_processes() -> list[int]:
 
 
 def children() -> list[int]:
-    """Our own, with those that are over and not yet reaped."""
+    """Our own child processes, also those that are over and not yet reaped."""
     me = os.getpid()
-    found = _children(me)
-    if found is not None:
-        return found
+    pids = _children(me)
+    if pids is not None:
+        return pids
     return [pid for pid in all_processes() if (info := process_info(pid)) and info.parent == me]
 
 
@@ -104,18 +104,19 @@ def only_child(root: int, pid: int) -> bool:
 
 
 def descendants(*roots: int) -> list[int]:
-    """All descendants of these that still run."""
+    """All running descendants of these processes."""
     families: dict[int, list[int]] = {}
     over: set[int] = set()
     for pid in all_processes():
-        if found := process_info(pid):
-            families.setdefault(found.parent, []).append(pid)
-            if found.over:
+        if info := process_info(pid):
+            families.setdefault(info.parent, []).append(pid)
+            if info.over:
                 over.add(pid)
     result: list[int] = []
     waiting = list(roots)
     while waiting:
-        for pid in families.pop(waiting.pop(), ()):  # each family once: what was read over time may be a circle
+        # Each family once: the table was not read at one moment, so it may contain a circle.
+        for pid in families.pop(waiting.pop(), ()):
             waiting.append(pid)
             if pid not in over:
                 result.append(pid)
@@ -125,14 +126,14 @@ def descendants(*roots: int) -> list[int]:
 def marked(marks: set[str]) -> list[int]:
     """Processes that carry one of the marks."""
     needles = [f"{MARK}={mark}\0".encode() for mark in marks]
-    found: list[int] = []
+    pids: list[int] = []
     for pid in all_processes() if needles else ():
         if pid != os.getpid():
             with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
                 environ = file.read()
                 if any(needle in environ for needle in needles):
-                    found.append(pid)
-    return found
+                    pids.append(pid)
+    return pids
 
 
 def kill(groups: list[int], marks: set[str], number: int, reapers: tuple[int, ...] = ()) -> bool:

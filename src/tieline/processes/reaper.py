@@ -72,27 +72,28 @@ def _receive_request(control: "_socket.socket") -> "tuple[SpawnRequest | None, l
 
 
 def descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    """Those that came with a message. They are ours, not the agent's: what comes this way is inherited unless told."""
-    found: list[int] = []
+    """The descriptors that came with a message. They are for us, not for the agent, so they are made not
+    inheritable."""
+    received: list[int] = []
     for level, kind, data in ancillary:
         if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
-            found += [int.from_bytes(data[at : at + 4], sys.byteorder) for at in range(0, len(data) // 4 * 4, 4)]
-    for descriptor in found:
+            received += [int.from_bytes(data[at : at + 4], sys.byteorder) for at in range(0, len(data) // 4 * 4, 4)]
+    for descriptor in received:
         os.set_inheritable(descriptor, False)
-    return found
+    return received
 
 
 def _start(pipes: list[int], argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, user: "User | None") -> int:
-    """As Popen does. Raises OSError with the name of what is at fault."""
-    heard, said = os.pipe()
+    """Start the program as Popen does. Raises OSError with the name of the argument at fault."""
+    read_end, write_end = os.pipe()
     pid = os.fork()
     if not pid:
-        _become(pipes, said, argv, env, cwd, user)
-    os.close(said)
+        _become(pipes, write_end, argv, env, cwd, user)
+    os.close(write_end)
     try:
-        problem = os.read(heard, 64)
+        problem = os.read(read_end, 64)
     finally:
-        os.close(heard)
+        os.close(read_end)
     if problem:
         os.waitpid(pid, 0)
         number, what = problem.split()
@@ -101,14 +102,14 @@ def _start(pipes: list[int], argv: list[bytes], env: dict[bytes, bytes], cwd: by
 
 
 def _become(
-    pipes: list[int], said: int, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, user: "User | None"
+    pipes: list[int], write_end: int, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, user: "User | None"
 ) -> None:
     what, number = b"user", None
     try:
         os.setsid()
         if user:
             _drop(pipes, *user)
-        what = b"cwd"  # entered as whoever will stand in it
+        what = b"cwd"  # entered as the user that will run in it
         os.chdir(cwd)
         for target, pipe in enumerate(pipes):
             os.dup2(pipe, target)
@@ -116,20 +117,20 @@ def _become(
         process_table.unignore()
         what = b"program"
         path = os.fsdecode(env.get(b"PATH", os.fsencode(os.defpath)))
-        for place in (
-            (b"",) if b"/" in argv[0] else (os.fsencode(place) + b"/" for place in os.get_exec_path({"PATH": path}))
+        for folder in (
+            (b"",) if b"/" in argv[0] else (os.fsencode(folder) + b"/" for folder in os.get_exec_path({"PATH": path}))
         ):
             try:
-                os.execve(place + argv[0], argv, env)
+                os.execve(folder + argv[0], argv, env)
             except (FileNotFoundError, NotADirectoryError) as error:
                 number = number or error.errno
-            except OSError as error:  # one that is there counts for more than those that are not
+            except OSError as error:  # the error of a file that exists is the one to report
                 number = error.errno
     except OSError as error:
         number = error.errno
     finally:
         with suppress(OSError):
-            os.write(said, b"%d %s" % (number or errno.ENOENT, what))
+            os.write(write_end, b"%d %s" % (number or errno.ENOENT, what))
         os._exit(127)
 
 
@@ -143,21 +144,22 @@ def _drop(pipes: list[int], name: bytes, uid: int, gid: int) -> None:
 
 
 def _watch(agent: int, control: "_socket.socket", wake: int, watched: list[int]) -> None:
-    """Until whoever sent the request is gone, or has no more use for the agent."""
+    """Wait until the sender of the request is gone, or does not need the agent any more."""
     poller = select.poll()
     for descriptor in (control.fileno(), wake, *watched):
         poller.register(descriptor, select.POLLIN)
-    told = False
+    reported = False
     while True:
         ready = {descriptor for descriptor, _ in poller.poll()}
         with suppress(BlockingIOError):
             os.read(wake, 4096)
-        if not told and (ended := os.waitid(os.P_PID, agent, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is not None:
+        if not reported and (ended := os.waitid(os.P_PID, agent, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is not None:
             status = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-            told = True
+            reported = True
             with suppress(OSError):
                 control.send(f"{status}\n".encode())
-                control.shutdown(_socket.SHUT_WR)  # from now on it is readable: nobody misses it
+                # The sender sees the end of the stream, and so never misses the status.
+                control.shutdown(_socket.SHUT_WR)
         process_table.reap(but=agent)  # the agent stays a zombie: its group's number must not become somebody else's
         if ready & set(watched) or (control.fileno() in ready and not control.recv(64)):
             return

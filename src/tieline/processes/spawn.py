@@ -148,10 +148,10 @@ def _account(name: str) -> reaper.User:
     import pwd
 
     try:
-        found = pwd.getpwnam(name)
+        account = pwd.getpwnam(name)
     except KeyError:
         raise OSError(errno.ESRCH, "there is no such user", name) from None
-    return os.fsencode(name), found.pw_uid, found.pw_gid
+    return os.fsencode(name), account.pw_uid, account.pw_gid
 
 
 def _send_request(control: "_socket.socket", request: bytes, pipes: list[int]) -> None:
@@ -179,12 +179,12 @@ def _spawned(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str,
 
 
 def find(name: str, path: str) -> str:
-    """The executable of a name, as a shell finds it on that PATH; empty when there is none. As `shutil.which`, whose
+    """The executable of a name, as a shell finds it on that PATH; empty when there is none. Not `shutil.which`, whose
     import takes as long as the start of some agents."""
-    places = [name] if "/" in name else [f"{place or '.'}/{name}" for place in path.split(":")]
-    for place in places:
-        if os.path.isfile(place) and os.access(place, os.X_OK):  # noqa: PTH113
-            return os.path.abspath(place)  # noqa: PTH100
+    candidates = [name] if "/" in name else [f"{folder or '.'}/{name}" for folder in path.split(":")]
+    for candidate in candidates:
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):  # noqa: PTH113
+            return os.path.abspath(candidate)  # noqa: PTH100
     return ""
 
 
@@ -213,8 +213,10 @@ _live: dict[str, SpawnedProcess] = {}
 
 
 def _groups() -> str:
-    """What a new guard must know of those that have no reaper."""
-    return "".join(f"+{one.pid} {mark}\n" for mark, one in _live.items() if isinstance(one.child, Spawned))
+    """The processes without a reaper, as a new guard reads them."""
+    return "".join(
+        f"+{launched.pid} {mark}\n" for mark, launched in _live.items() if isinstance(launched.child, Spawned)
+    )
 
 
 guard_client.known = _groups

@@ -44,10 +44,10 @@ def kill_orphans() -> None:
 
 
 def _orphans() -> list[int]:
-    """Our children without the guard, reapers at work, and the processes of our own session: an agent begins a session
-    of its own, and nothing that it starts can enter ours. So the exit status of a process that a plugin started stays
-    the plugin's."""
-    reapers = {pid for pid in spawn.reapers() if (found := process_table.process_info(pid)) and not found.over}
+    """Our children, except the guard, running reapers and the processes of our own session: an agent begins a session
+    of its own, and no process that it starts can enter ours. So a plugin still gets the exit status of a process that
+    it started."""
+    reapers = {pid for pid in spawn.reapers() if (info := process_table.process_info(pid)) and not info.over}
     return [
         pid
         for pid in process_table.children()

@@ -34,14 +34,14 @@ class Warm(AgentOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent: Annotated[str, setting("Agent. Empty: `default_agent`.", "codex")] = ""
 
 
-def warm_spec(entry: Mapping[str, Any], place: int, config: Config) -> tuple[str, Spec]:
+def warm_spec(entry: Mapping[str, Any], index: int, config: Config) -> tuple[str, Spec]:
     """The agent and spec of an entry. Raises UsageError that names its field."""
     try:
         warm = msgspec.convert(dict(entry), Warm)
     except msgspec.ValidationError as error:
-        raise UsageError(f"pool.warm[{place}]: {error}", field=f"pool.warm[{place}]") from None
+        raise UsageError(f"pool.warm[{index}]: {error}", field=f"pool.warm[{index}]") from None
     agent = warm.agent or config.default_agent
     if not agent:
-        raise UsageError(f"pool.warm[{place}] names no agent", field=f"pool.warm[{place}].agent")
+        raise UsageError(f"pool.warm[{index}] names no agent", field=f"pool.warm[{index}].agent")
     options = resolve_options(cast("AgentOptionsDict", warm.agent_options()), config, agent)
     return agent, Spec(cwd=warm.cwd, env=with_environment(config.for_children(), warm.environment), **options)

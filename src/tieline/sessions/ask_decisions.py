@@ -64,26 +64,29 @@ def lost(ask: Ask) -> Answer:
 
 
 async def decide(on_ask: OnAsk, ask: Ask) -> Answer:
-    """What the caller decides. A broken callback must not leave the agent waiting, nor allow anything: what it raises,
-    and what is no decision about this ask, is a denial that says so."""
+    """The decision of the caller. A broken callback must not leave the agent waiting, nor allow anything: if it raises,
+    or gives no decision about this ask, the ask is denied with the reason."""
     try:
-        said: Any = on_ask(ask)
-        if inspect.isawaitable(said):
-            said = await said
+        decision: Any = on_ask(ask)
+        if inspect.isawaitable(decision):
+            decision = await decision
     except asyncio.CancelledError:
         if (us := asyncio.current_task()) is not None and us.cancelling():
             raise
-        return deny(ask, "the decision failed: it was cancelled", by="error")  # something that the callback waited for
+        # Something that the callback waited for was cancelled, not this task.
+        return deny(ask, "the decision failed: it was cancelled", by="error")
     except Exception as error:
         logger.exception("on_ask failed; the ask is denied")
         return deny(ask, f"the decision failed: {type(error).__name__}: {error}", by="error")
-    if isinstance(said, bool):
-        answer = yes_or_no(ask, said)
-    elif isinstance(said, Answer):
-        chosen = {id: (one,) if isinstance(one, str) else tuple(one) for id, one in said.answers.items()}
-        answer = replace(said, ask=ask.id, tool=ask.tool, by=said.by or "caller", answers=chosen)
+    if isinstance(decision, bool):
+        answer = yes_or_no(ask, decision)
+    elif isinstance(decision, Answer):
+        chosen = {
+            id: (choice,) if isinstance(choice, str) else tuple(choice) for id, choice in decision.answers.items()
+        }
+        answer = replace(decision, ask=ask.id, tool=ask.tool, by=decision.by or "caller", answers=chosen)
     else:
-        return deny(ask, f"on_ask gave {said!r}; it must give True, False or an Answer", by="error")
+        return deny(ask, f"on_ask gave {decision!r}; it must give True, False or an Answer", by="error")
     try:
         check(ask, answer)
     except UsageError as error:

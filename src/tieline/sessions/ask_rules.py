@@ -117,7 +117,8 @@ def decide_by_rules(rules: Iterable[AskRule], ask: Ask, origin: AskOrigin, files
 
 
 def matches(rule: AskRule, ask: Ask, origin: AskOrigin, files: Files) -> bool:
-    """Whether the rule speaks of this ask. Questions, plans and whatever is not understood are for people."""
+    """Whether the rule applies to this ask. No rule applies to questions, plans and unknown actions: people answer
+    them."""
     action = ask.action
     if ask.kind != "permission" or action is None:
         return False
@@ -126,12 +127,12 @@ def matches(rule: AskRule, ask: Ask, origin: AskOrigin, files: Files) -> bool:
     allow = rule.decision == "allow"
     if allow and not _is_whole(ask, action):
         return False
-    places = [origin.cwd]
+    directories = [origin.cwd]
     if isinstance(action, Command):
         given = (value for name in _DIRECTORY_FIELDS if isinstance(value := ask.input.get(name), str))
-        places += [_joined(origin.cwd, place) for place in (action.cwd, *given) if place]
+        directories += [_joined(origin.cwd, directory) for directory in (action.cwd, *given) if directory]
     if rule.directory and not _all_or_any(
-        allow, (_is_in(place, rule.directory, files, strict=allow) for place in places)
+        allow, (_is_in(directory, rule.directory, files, strict=allow) for directory in directories)
     ):
         return False
     match rule.match, action:
@@ -144,12 +145,12 @@ def matches(rule: AskRule, ask: Ask, origin: AskOrigin, files: Files) -> bool:
             return not (allow and steers(words, len(wanted)))
         case "edit", Edit(paths, diff):
             named = {*paths, *_path_fields(ask.input), *(changed_paths(diff) if allow else ())}
-            found = [_matches_path(rule.pattern, _joined(origin.cwd, path), files, strict=allow) for path in named]
-            return bool(paths) and _all_or_any(allow, found)
+            results = [_matches_path(rule.pattern, _joined(origin.cwd, path), files, strict=allow) for path in named]
+            return bool(paths) and _all_or_any(allow, results)
         case "read", Read(path):
             named = {path, *_path_fields(ask.input)}
-            found = [_matches_path(rule.pattern, _joined(origin.cwd, path), files, strict=allow) for path in named]
-            return bool(path) and _all_or_any(allow, found)
+            results = [_matches_path(rule.pattern, _joined(origin.cwd, path), files, strict=allow) for path in named]
+            return bool(path) and _all_or_any(allow, results)
         case "host", Fetch(url):
             host = host_of(url)
             return bool(host) and (host.endswith(rule.pattern) if rule.pattern[0] == "." else host == rule.pattern)
@@ -160,24 +161,24 @@ def matches(rule: AskRule, ask: Ask, origin: AskOrigin, files: Files) -> bool:
 
 
 def _is_whole(ask: Ask, action: Action) -> bool:
-    """Whether the action says all that would happen: nothing withheld, nothing granted beyond it, no field of the input
-    that could change it."""
+    """Whether the action describes everything that would happen: nothing is withheld, nothing more is granted, and no
+    field of the input could change it."""
     if ask.withheld or ask.wider or ask.capability not in (None, needs(action)):
         return False
     known = KNOWN_FIELDS.get(type(action))
     if known is not None:
-        places = (ask.input.get(name) for name in _PATH_FIELDS | _DIRECTORY_FIELDS)
-        if not known.issuperset(ask.input) or not all(place is None or isinstance(place, str) for place in places):
+        values = (ask.input.get(name) for name in _PATH_FIELDS | _DIRECTORY_FIELDS)
+        if not known.issuperset(ask.input) or not all(value is None or isinstance(value, str) for value in values):
             return False
-    if isinstance(action, Command):  # some agents tell it in a title only
+    if isinstance(action, Command):  # some agents give the command in a title only
         return any(ask.input.get(name) == action.command for name in _COMMAND_FIELDS)
     if isinstance(action, Fetch):
         return ask.input.get("url") == action.url
     return True
 
 
-def _all_or_any(all_of_them: bool, found: Iterable[bool]) -> bool:
-    return all(found) if all_of_them else any(found)
+def _all_or_any(all_of_them: bool, results: Iterable[bool]) -> bool:
+    return all(results) if all_of_them else any(results)
 
 
 def _path_fields(given: Any) -> list[str]:
@@ -188,12 +189,13 @@ def _joined(cwd: str, path: str) -> str:
     return str(Path(cwd, path))  # `..` stays: only the file system knows where it leads
 
 
-def _is_in(place: str, directory: str, files: Files, *, strict: bool) -> bool:
-    """`strict`: the directory must be where its name says, so that no link can make it another one."""
+def _is_in(path: str, directory: str, files: Files, *, strict: bool) -> bool:
+    """Whether the path is in the directory. `strict`: no part of the directory may be a link, which could be changed to
+    lead elsewhere."""
     base = os.path.normpath(directory)
     if strict and files.resolve(base) != base:
         return False
-    return _below(files.resolve(place), base) or (not strict and _below(os.path.normpath(place), base))
+    return _below(files.resolve(path), base) or (not strict and _below(os.path.normpath(path), base))
 
 
 def _below(path: str, base: str) -> bool:

@@ -399,17 +399,17 @@ class AttachedSession:
         mode = event.detail if isinstance(event, Status) and event.state == MODE else ""
         if mode and mode != self.record.mode:
             changes["mode"] = mode
-        known = bool(mode) and self.record.mode in ("", mode)  # the first one is no change
+        known = bool(mode) and self.record.mode in ("", mode)  # the first mode is not a change
         if self._is_our_turn(event) or self._written.has(event) or known:
             if changes:
                 await self._change(**changes)
             return
         prompt = self._prompts.running(id)
         if isinstance(event, TurnStarted):
-            if self._written.open_turn:  # its end was never told
+            if self._written.open_turn:  # the end of the turn was never reported
                 await self._write(Done("interrupted", native_id=self.record.native_id), "")
-            said = replace(event, id=prompt.id) if prompt and _same_words(prompt, event) else event
-            await self._log.append(id, said)
+            started = replace(event, id=prompt.id) if prompt and _same_words(prompt, event) else event
+            await self._log.append(id, started)
             self._written.add(event)
             status: SessionStatus = "waiting" if self._waiting_asks else "working"
             await self._change(status=status, problem="", active_at=time.time(), **changes)
@@ -431,9 +431,10 @@ class AttachedSession:
                 pass
 
     def _is_our_turn(self, event: Event) -> bool:
-        """Whether it is of a turn that we ran ourselves: the log has it, in our words. Those come before all others."""
+        """Whether the event belongs to a turn that we ran ourselves, which the log has already in our words. These
+        turns come before all others."""
         if isinstance(event, TurnStarted):
-            ours = next((place for place, said in enumerate(self._driven) if said.strip() in event.prompt), None)
+            ours = next((index for index, text in enumerate(self._driven) if text.strip() in event.prompt), None)
             self._skipping = ours is not None
             for _ in range(len(self._driven) if ours is None else ours + 1):
                 self._driven.popleft()

@@ -17,7 +17,8 @@ HINT = "Name the session with --session."
 
 
 def caller(manager: SessionManager, mark: str, cwd: str, claimed: str = "") -> str:
-    """The session's id. Raises UsageError rather than to guess: who it is decides what it may spend."""
+    """The id of the session that calls. Raises UsageError instead of guessing: the session decides which budget is
+    spent."""
     if mark not in spawn.live():
         raise UsageError("the command does not come from an agent of this node", field="mark")
     working = _possible(manager, mark)
@@ -25,14 +26,14 @@ def caller(manager: SessionManager, mark: str, cwd: str, claimed: str = "") -> s
         if any(record.id == claimed for record in working):
             return claimed
         raise UsageError(f"session {claimed!r} is another one, or has no turn running", field="session")
-    place = Path(cwd or "/")
-    inside = [record for record in working if place.is_relative_to(record.cwd)]
+    directory = Path(cwd or "/")
+    inside = [record for record in working if directory.is_relative_to(record.cwd)]
     deepest = max((len(Path(record.cwd).parts) for record in inside), default=0)
-    found = [record for record in inside if len(Path(record.cwd).parts) == deepest] or working
-    if len(found) != 1:
-        which = "no session has a turn running" if not found else f"{len(found)} sessions work there"
+    candidates = [record for record in inside if len(Path(record.cwd).parts) == deepest] or working
+    if len(candidates) != 1:
+        which = "no session has a turn running" if not candidates else f"{len(candidates)} sessions work there"
         raise UsageError(f"cannot tell which session this is: {which}", field="session", hint=HINT)
-    return found[0].id
+    return candidates[0].id
 
 
 def _possible(manager: SessionManager, mark: str) -> list[SessionRecord]:

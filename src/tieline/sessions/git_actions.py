@@ -131,7 +131,7 @@ class OpenRepository(Struct):
 
     def convert(self, but: bytes) -> None:
         """Git goes by the attributes from outside of the tree and those in it; `but` outranks them."""
-        (self.git.place / "info" / "attributes").write_bytes(self.attributes + b"\n" + but)
+        (self.git.directory / "info" / "attributes").write_bytes(self.attributes + b"\n" + but)
 
     @property
     def author(self) -> Identity | None:
@@ -148,25 +148,26 @@ class OpenRepository(Struct):
 async def open_repository(
     cwd: str, env: Mapping[str, str], *, keep: bool, within_s: float | None = None
 ) -> AsyncGenerator[OpenRepository]:
-    """With `keep`, new objects are the repository's; else they are gone with the block. Raises GitFailed."""
-    found = await asyncio.to_thread(git_repository.find, cwd)
-    if found is None:
+    """Open the repository for a block. With `keep`, new objects go to the repository; else they are deleted at the end
+    of the block. Raises GitFailed."""
+    own = await asyncio.to_thread(git_repository.find, cwd)
+    if own is None:
         raise GitFailed(f"{cwd} is not in a git repository", hint="Run `git init` there.")
-    objects = Path(found.common_dir, "objects")
+    objects = Path(own.common_dir, "objects")
     async with opened(
-        found, env, store=store_of(found, env), keep=keep, objects=objects if keep else None, within_s=within_s
+        own, env, store=store_of(own, env), keep=keep, objects=objects if keep else None, within_s=within_s
     ) as git:
-        settings = await read_settings(git, found, env)
+        settings = await read_settings(git, own, env)
         if settings.own.get("extensions.refstorage", "files") != "files":
-            raise GitFailed(f"{found.top} keeps its branches in a reftable, which Tieline does not write")
-        index = await asyncio.to_thread(git_writes.read_index, found)
-        if await asyncio.to_thread(copy_index, found, git.place):
-            (git.place / "theirs").replace(git.index)
-        head = found.commit
+            raise GitFailed(f"{own.top} keeps its branches in a reftable, which Tieline does not write")
+        index = await asyncio.to_thread(git_writes.read_index, own)
+        if await asyncio.to_thread(copy_index, own, git.directory):
+            (git.directory / "theirs").replace(git.index)
+        head = own.commit
         tree = f"{head}^{{tree}}"
         base = await git.run("rev-parse", tree) if head else await git.run("mktree")
-        repository = OpenRepository(found, git, index, settings, env, head, os.fsdecode(base).strip())
-        with (git.place / "config").open("a") as file:
+        repository = OpenRepository(own, git, index, settings, env, head, os.fsdecode(base).strip())
+        with (git.directory / "config").open("a") as file:
             for name in SETTINGS:
                 if _PLAIN.fullmatch(value := repository.settings.get(name).lower()):
                     file.write(f"[core]\n\t{name.removeprefix('core.')} = {value}\n")
@@ -405,7 +406,7 @@ async def _reset(repository: OpenRepository, names: list[bytes]) -> dict[bytes, 
 async def _add(repository: OpenRepository, names: list[bytes], *, shown: bool = False) -> Path:
     """An index with these files as they are. `shown`: huge ones are a line about them, as in other diffs."""
     git = repository.git
-    index = git.place / "everything"
+    index = git.directory / "everything"
     if git.index.exists():
         shutil.copy2(git.index, index)  # with its time, which counts
     huge = [name for name in names if shown and _size(repository.own.top, name) > HUGE]
@@ -442,9 +443,9 @@ async def _diff(
 async def _refuse_filtered(repository: OpenRepository, names: list[bytes]) -> None:
     """Raises UsageError for files that a filter converts, such as those of Git LFS."""
     repository.convert(b"")
-    told = await repository.git.run("check-attr", "-z", "--stdin", "filter", feed=_lines(names))
+    output = await repository.git.run("check-attr", "-z", "--stdin", "filter", feed=_lines(names))
     repository.convert(CONVERSIONS)
-    fields = told.split(b"\0")
+    fields = output.split(b"\0")
     for name, value in zip(fields[0::3], fields[2::3], strict=False):
         if value not in (b"unspecified", b"unset"):
             raise UsageError(
@@ -514,11 +515,11 @@ def _word(listing: Listing, name: bytes) -> str:
 def _by_name(listed: bytes) -> dict[bytes, FileStatus]:
     fields = listed.split(b"\0")
     pairs = zip(fields[0::2], fields[1::2], strict=False)
-    found: dict[bytes, FileStatus] = {}
+    files: dict[bytes, FileStatus] = {}
     for letter, name in pairs:
-        if name and found.get(name) != "conflict":  # such a file is told twice
-            found[name] = _STATES.get(letter[:1].decode(), "modified")
-    return found
+        if name and files.get(name) != "conflict":  # git lists a conflict twice
+            files[name] = _STATES.get(letter[:1].decode(), "modified")
+    return files
 
 
 def _size(top: str, name: bytes) -> int:

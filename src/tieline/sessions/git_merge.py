@@ -60,15 +60,15 @@ class TreeChange(NamedTuple):
 
 
 async def identity(git: Git, repository: Repository, env: Mapping[str, str]) -> Identity:
-    """Of the user. Raises GitFailed."""
-    found = (await read_settings(git, repository, env)).identity(env)
-    if found is None:
+    """The identity of the user. Raises GitFailed."""
+    user = (await read_settings(git, repository, env)).identity(env)
+    if user is None:
         raise GitFailed(NOBODY, hint=TELL_GIT)
-    return found
+    return user
 
 
 async def merge_trees(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
-    """The tree of a merge, and the files in conflict: then the tree is of no use. Raises GitFailed."""
+    """The tree of a merge, and the files in conflict; with conflicts, the tree must not be used. Raises GitFailed."""
     options = ("--write-tree", "--name-only", "--no-messages", "-z")
     try:
         printed = await git.run("merge-tree", *options, ours, theirs, codes=(0, 1))
@@ -76,8 +76,8 @@ async def merge_trees(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str,
         error.hint = error.hint or "Merging needs git 2.38 or newer."
         raise
     tree, *names = printed.split(b"\0")
-    found = dict.fromkeys(os.fsdecode(name).encode(errors="replace").decode() for name in names if name)
-    return os.fsdecode(tree), tuple(found)[:MAX_CONFLICTS]
+    conflicts = dict.fromkeys(os.fsdecode(name).encode(errors="replace").decode() for name in names if name)
+    return os.fsdecode(tree), tuple(conflicts)[:MAX_CONFLICTS]
 
 
 async def merge(git: Git, base: str, head: str, who: Identity, message: str) -> str:
@@ -141,8 +141,8 @@ async def _copy(git: Git, commit: str, tree: str, parent: str, who: Identity) ->
     return os.fsdecode(await git.run("hash-object", "-t", "commit", "-w", "--stdin", feed=content)).strip()
 
 
-async def is_ancestor(git: Git, one: str, other: str) -> bool:
-    return not await git.run("rev-list", "-n", "1", one, f"^{other}")
+async def is_ancestor(git: Git, ancestor: str, descendant: str) -> bool:
+    return not await git.run("rev-list", "-n", "1", ancestor, f"^{descendant}")
 
 
 async def tree_of(git: Git, commit: str) -> str:
@@ -166,9 +166,9 @@ async def advance(checkout: Repository, wanted: Advance, env: Mapping[str, str],
     async with opened(checkout, env, store=store, keep=True, objects=objects) as git:
         with ExitStack() as stack:
             replace = await asyncio.to_thread(stack.enter_context, locked(checkout.git_dir, "index"))
-            if not await asyncio.to_thread(copy_index, checkout, git.place):
+            if not await asyncio.to_thread(copy_index, checkout, git.directory):
                 raise GitFailed(f"nothing is checked out in {checkout.top}")
-            (git.place / "theirs").replace(git.index)
+            (git.directory / "theirs").replace(git.index)
             await git.run("update-index", "-q", "--refresh", codes=(0, 1))
             if await git.run("diff-index", "--cached", "--name-only", wanted.after, limit=1):
                 await _prepare(git, checkout.top, wanted, again=again)
@@ -208,7 +208,7 @@ async def _prepare(git: Git, top: str, wanted: Advance, *, again: bool) -> None:
         hint = "Commit them, stash them or move them away there, then try again."
         raise GitFailed(f"{top} has changes of its own in {named(others)}", hint=hint)
     for change in begun:
-        await asyncio.to_thread(_place(top, change.path).unlink, missing_ok=True)
+        await asyncio.to_thread(_path_of(top, change.path).unlink, missing_ok=True)
     if done:
         feed = b"".join(b"%b %b\t%b\0" % (mode.encode(), id.encode(), path) for path, _, (mode, id) in done)
         await git.run("update-index", "-z", "--index-info", feed=feed)
@@ -217,15 +217,15 @@ async def _prepare(git: Git, top: str, wanted: Advance, *, again: bool) -> None:
 
 def _changes(listed: bytes) -> list[TreeChange]:
     parts = listed.split(b"\0")
-    found: list[TreeChange] = []
+    changes: list[TreeChange] = []
     for about, path in zip(parts[::2], parts[1::2], strict=False):
         before, after, old, new, _ = about.decode().lstrip(":").split(" ")
-        found.append(TreeChange(path, (before.lstrip("0") or "0", old), (after.lstrip("0") or "0", new)))
-    return found
+        changes.append(TreeChange(path, (before.lstrip("0") or "0", old), (after.lstrip("0") or "0", new)))
+    return changes
 
 
 def _compare(top: str, changes: list[TreeChange], algorithm: str) -> tuple[list[TreeChange], list[TreeChange]]:
-    """Files that are as they shall be, and those that are neither as they were nor as they shall be."""
+    """The files that already have their new content, and the files that have neither the old nor the new content."""
     base, links = os.fsencode(top) + b"/", dict[bytes, bool]()
     done: list[TreeChange] = []
     theirs: list[TreeChange] = []
@@ -233,12 +233,12 @@ def _compare(top: str, changes: list[TreeChange], algorithm: str) -> tuple[list[
         if GITLINK in (change.before[0], change.after[0]):
             continue  # the folder of a submodule stays as it is
         try:
-            found = ("?", "") if beyond_link(base, change.path, links) else _file(base + change.path, algorithm)
+            state = ("?", "") if beyond_link(base, change.path, links) else _file(base + change.path, algorithm)
         except OSError:
-            found = ("?", "")
-        if found == _without_zeros(change.after):
+            state = ("?", "")
+        if state == _without_zeros(change.after):
             done.append(change)
-        elif found != _without_zeros(change.before):
+        elif state != _without_zeros(change.before):
             theirs.append(change)
     return done, theirs
 
@@ -246,7 +246,7 @@ def _compare(top: str, changes: list[TreeChange], algorithm: str) -> tuple[list[
 async def _begun(git: Git, top: str, change: TreeChange) -> bool:
     """Whether git was writing it when it was killed: it removes a file, and writes the new one from its beginning."""
     try:
-        there = await asyncio.to_thread(read_regular, str(_place(top, change.path)), MAX_BEGUN)
+        there = await asyncio.to_thread(read_regular, str(_path_of(top, change.path)), MAX_BEGUN)
     except FileNotFoundError:
         return True
     except OSError:
@@ -254,7 +254,7 @@ async def _begun(git: Git, top: str, change: TreeChange) -> bool:
     return change.after[0] != "0" and (await git.run("cat-file", "blob", change.after[1])).startswith(there)
 
 
-def _place(top: str, path: bytes) -> Path:
+def _path_of(top: str, path: bytes) -> Path:
     return Path(os.fsdecode(os.fsencode(top) + b"/" + path))
 
 

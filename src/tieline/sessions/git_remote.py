@@ -103,7 +103,7 @@ async def push(cwd: str, env: Mapping[str, str], *, digest: str = "") -> ChangeO
 async def open_pull_request(
     cwd: str, env: Mapping[str, str], title: str, body: str, *, digest: str = ""
 ) -> ChangeOutcome:
-    """Asks `gh` to open one for the branch as it was pushed. Raises UsageError, PlanChanged and GitFailed."""
+    """Open a pull request with `gh` for the branch as it was pushed. Raises UsageError, PlanChanged and GitFailed."""
     title = title.strip()
     if not title or "\n" in title or "\0" in title + body or len(title) + len(body) > MAX_TEXT:
         raise UsageError("a pull request needs a title of one line", field="title")
@@ -141,12 +141,12 @@ async def open_pull_request(
         own_env = {name: env[name] for name in GH_VARIABLES if name in env}
         quiet = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1", "GIT_TERMINAL_PROMPT": "0"}
         # Our directory is the only one that a git which `gh` starts can find.
-        kept = {"PATH": git.path, "GIT_DIR": str(git.place), "GIT_ALLOW_PROTOCOL": PROTOCOLS}
+        kept = {"PATH": git.path, "GIT_DIR": str(git.directory), "GIT_ALLOW_PROTOCOL": PROTOCOLS}
         printed = await git.program(
             [gh, *arguments], {**as_user(env), **own_env, **quiet, **kept}, name="gh", limit=MAX_TEXT
         )
-    found = _PULL.search(printed.decode(errors="replace"))
-    url = found[0] if found else ""
+    match = _PULL.search(printed.decode(errors="replace"))
+    url = match[0] if match else ""
     return ChangeOutcome(done=f"opened {url}" if url else "opened a pull request", url=url)
 
 
@@ -162,7 +162,7 @@ async def _target(repository: OpenRepository) -> _Target:
     own = repository.settings.own
     given = own.get(f"remote.{remote}.pushurl") or own.get(f"remote.{remote}.url", "")
     _check(given)
-    await git.run("config", "--file", str(git.place / "config"), "remote.target.url", given)
+    await git.run("config", "--file", str(git.directory / "config"), "remote.target.url", given)
     printed = await git.run_as_user("remote", "get-url", "--push", "target", user=repository.env)
     url = os.fsdecode(printed).strip()
     _check(url)

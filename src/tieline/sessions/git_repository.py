@@ -38,23 +38,24 @@ class Repository(Struct, frozen=True):
 
     @property
     def branch(self) -> str:
-        """Empty when HEAD is detached, or the references are in a format that only git reads (reftable)."""
-        found = _REF.fullmatch(_fact(f"{self.git_dir}/HEAD"))
-        name = found[1].removeprefix("refs/heads/") if found else ""
+        """The branch of HEAD. Empty when HEAD is detached, or the references are in a format that only git reads
+        (reftable)."""
+        match = _REF.fullmatch(_fact(f"{self.git_dir}/HEAD"))
+        name = match[1].removeprefix("refs/heads/") if match else ""
         return "" if name.startswith(("refs/", ".")) else name
 
     @property
     def commit(self) -> str:
-        """What HEAD stands on; empty when there is none, or it cannot be read."""
+        """The commit of HEAD. Empty when there is none, or it cannot be read."""
         value = _fact(f"{self.git_dir}/HEAD")
         for _ in range(MAX_SYMBOLIC):
             if _COMMIT.fullmatch(value):
                 return value
-            found = _REF.fullmatch(value)
-            if found is None or ".." in found[1]:
+            match = _REF.fullmatch(value)
+            if match is None or ".." in match[1]:
                 return ""
-            loose = _fact(f"{self.git_dir}/{found[1]}") or _fact(f"{self.common_dir}/{found[1]}")
-            value = loose or self.packed(found[1])
+            loose = _fact(f"{self.git_dir}/{match[1]}") or _fact(f"{self.common_dir}/{match[1]}")
+            value = loose or self.packed(match[1])
         return ""
 
     def ref(self, branch: str) -> str:
@@ -103,19 +104,19 @@ class Repository(Struct, frozen=True):
         return b""
 
     def checkouts(self) -> "list[Repository]":
-        """Where branches of it are checked out: its main work tree and the linked ones whose files are there. A main
-        work tree whose place cannot be told has no `top`."""
-        found: list[Repository] = []
+        """The work trees: the main one, and the linked ones whose files exist. A main work tree whose path is unknown
+        has no `top`."""
+        repositories: list[Repository] = []
         main = self.top if self.git_dir == self.common_dir else self.common_dir.removesuffix("/.git")
         if self.git_dir == self.common_dir or not _BARE.search(self.config):
-            found.append(Repository("" if main == self.common_dir else main, self.common_dir, self.common_dir))
+            repositories.append(Repository("" if main == self.common_dir else main, self.common_dir, self.common_dir))
         with suppress(OSError):
             for name in sorted(os.listdir(f"{self.common_dir}/worktrees")):  # noqa: PTH208
                 admin = f"{self.common_dir}/worktrees/{name}"
                 where = os.path.normpath(Path(admin, _fact(f"{admin}/gitdir")))
                 if os.path.basename(where) == ".git" and os.path.exists(where):  # noqa: PTH110, PTH119
-                    found.append(Repository(os.path.dirname(where), admin, self.common_dir))  # noqa: PTH120
-        return found
+                    repositories.append(Repository(os.path.dirname(where), admin, self.common_dir))  # noqa: PTH120
+        return repositories
 
     def packed(self, ref: str) -> str:
         with suppress(OSError):
@@ -141,10 +142,10 @@ def is_branch_name(name: str) -> bool:
 
 def find(cwd: str) -> Repository | None:
     """The repository in whose work tree this directory is."""
-    place = Path(cwd)
-    for top in (place, *place.parents):
-        if os.path.lexists(top / ".git") and (found := at(str(top))):
-            return found
+    directory = Path(cwd)
+    for top in (directory, *directory.parents):
+        if os.path.lexists(top / ".git") and (repository := at(str(top))):
+            return repository
     return None
 
 

@@ -40,20 +40,20 @@ class GitSettings(Struct, frozen=True):
 
 
 async def read_settings(git: Git, repository: Repository, env: Mapping[str, str]) -> GitSettings:
-    """The last value of each. Raises GitFailed."""
-    copy = git.place / "their-config"  # without what it includes
+    """The last value of each setting. Raises GitFailed."""
+    copy = git.directory / "their-config"  # read without the files that it includes
     copy.write_bytes(repository.config)
     own = _pairs(await git.run("config", "--file", str(copy), "--no-includes", "-z", "--list"))
-    # In the repository's own git directory: conditions in the user's configuration (includeIf) ask which it is.
-    place = {"GIT_DIR": repository.git_dir}
+    # With the repository's own git directory: conditions in the user's configuration (includeIf) compare it.
+    git_dir_env = {"GIT_DIR": repository.git_dir}
     words = ("config", "--global", "--includes", "-z", "--list")
-    return GitSettings(own, _pairs(await git.run_as_user(*words, user=env, env=place, codes=(0, 1, 128))))
+    return GitSettings(own, _pairs(await git.run_as_user(*words, user=env, env=git_dir_env, codes=(0, 1, 128))))
 
 
 def _pairs(listed: bytes) -> Mapping[str, str]:
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for entry in listed.split(b"\0"):
         name, separator, value = entry.partition(b"\n")
         if name:
-            found[os.fsdecode(name)] = os.fsdecode(value) if separator else "true"
-    return found
+            settings[os.fsdecode(name)] = os.fsdecode(value) if separator else "true"
+    return settings

@@ -36,13 +36,13 @@ def write_ref(own: Repository, ref: str, before: str | None, commit: str) -> Non
 
 def delete_ref(own: Repository, ref: str, before: str) -> None:
     """Raises GitFailed."""
-    place = _inside(own.common_dir, ref)
+    path = _inside(own.common_dir, ref)
     with locked(own.common_dir, ref):
         _check_ref(own, ref, before)
-        _unpack(own, ref)  # first: else an older commit of the branch would come to light
-        place.unlink(missing_ok=True)
+        _unpack(own, ref)  # before the file is removed: else the branch would have an older commit for a moment
+        path.unlink(missing_ok=True)
     with suppress(OSError):  # folders that others use stay
-        for folder in place.parents:
+        for folder in path.parents:
             if folder.name in ("heads", "tieline", "refs") and folder.parent.name in ("refs", ""):
                 break
             folder.rmdir()
@@ -59,17 +59,17 @@ def check_new_ref(own: Repository, ref: str) -> None:
 
 
 def replace_file(base: str, name: str, content: bytes) -> None:
-    """Whole, or not at all; without a lock, for files that only Tieline writes. Raises OSError, GitFailed."""
-    place = _inside(base, name)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    new = place.with_name(f"{place.name}.tieline")
+    """Replace the file at once, without a lock: for files that only Tieline writes. Raises OSError, GitFailed."""
+    path = _inside(base, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.tieline")
     new.unlink(missing_ok=True)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         _write_all(descriptor, content)
     finally:
         os.close(descriptor)
-    new.replace(place)
+    new.replace(path)
 
 
 def replace_index(own: Repository, before: bytes | None, new: Path) -> None:
@@ -89,11 +89,11 @@ def read_index(own: Repository) -> bytes | None:
 
 
 def append_reflogs(own: Repository, branch: str, line: str) -> None:
-    """To those that are kept. One that is not a plain file of its own is left alone."""
+    """Append the line to those reflogs that exist. A reflog that is not a regular file with one name is left alone."""
     for base, name in ((own.git_dir, "logs/HEAD"), (own.common_dir, f"logs/refs/heads/{branch}")):
         with suppress(OSError, GitFailed):
-            place = _inside(base, name)
-            descriptor = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            path = _inside(base, name)
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 about = os.fstat(descriptor)
                 if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
@@ -132,12 +132,12 @@ Replace = Callable[..., None]
 
 @contextmanager
 def locked(base: str, name: str) -> Generator[Replace, None, None]:
-    """Gives what replaces the file, under git's own lock. One that a killed process of ours left is removed; whoever
-    else has it is waited for. Raises GitFailed."""
-    place = _inside(base, name)
-    lock = place.with_name(f"{place.name}.lock")
+    """Gives a function that replaces the file, under git's own lock. A lock that a killed process of ours left is
+    removed; if another process has the lock, this waits. Raises GitFailed."""
+    path = _inside(base, name)
+    lock = path.with_name(f"{path.name}.lock")
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _lock(lock)
         written = False
 
@@ -148,7 +148,7 @@ def locked(base: str, name: str) -> Generator[Replace, None, None]:
             _write_all(descriptor, content)
             if mtime_ns:
                 os.utime(descriptor, ns=(mtime_ns, mtime_ns))
-            lock.replace(place)
+            lock.replace(path)
             written = True
 
         try:
@@ -158,7 +158,7 @@ def locked(base: str, name: str) -> Generator[Replace, None, None]:
             if not written:
                 lock.unlink(missing_ok=True)
     except OSError as error:
-        raise GitFailed(f"{place} cannot be written: {error.strerror}") from None
+        raise GitFailed(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _lock(lock: Path) -> int:
@@ -200,15 +200,15 @@ def _removed_left_behind(lock: Path) -> bool:
 
 
 def _left_behind(lock: Path) -> bool:
-    """By a process of ours on this machine that is no more."""
+    """Whether the lock is of a process of ours on this machine that has ended."""
     try:
-        found = _OURS.fullmatch(read_regular(str(lock), MAX_OURS))
+        match = _OURS.fullmatch(read_regular(str(lock), MAX_OURS))
     except OSError:
         return False
-    if found is None or found[2] != platform.node().encode():
+    if match is None or match[2] != platform.node().encode():
         return False
     try:
-        os.kill(int(found[1]), 0)
+        os.kill(int(match[1]), 0)
     except ProcessLookupError:
         return True
     except OSError:
@@ -250,8 +250,8 @@ def _named(ref: str) -> str:
 
 
 def _inside(base: str, name: str) -> Path:
-    place = Path(base, name)
-    real, root = os.path.realpath(place.parent), os.path.realpath(base)
+    path = Path(base, name)
+    real, root = os.path.realpath(path.parent), os.path.realpath(base)
     if real != root and not real.startswith(f"{root}/"):
-        raise GitFailed(f"{place.parent} leads out of the repository", hint="Look at the links in its .git folder.")
-    return place
+        raise GitFailed(f"{path.parent} leads out of the repository", hint="Look at the links in its .git folder.")
+    return path

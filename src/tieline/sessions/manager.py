@@ -82,13 +82,13 @@ class SessionManager:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "SessionManager":
-        warm = [warm_spec(entry, place, self._config) for place, entry in enumerate(self._config.pool.warm)]
+        warm = [warm_spec(entry, index, self._config) for index, entry in enumerate(self._config.pool.warm)]
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.pool)
             stack.push_async_callback(self._end_runners)
             await self._recover()
             for agent, spec in warm:
-                with suppress(TielineError):  # told when somebody really wants it
+                with suppress(TielineError):  # the error is raised when somebody opens such a session
                     check_spec(self.driver(agent), spec)
                     self.pool.prepare(self.driver(agent), spec, always=True)
             tending = asyncio.create_task(self.runners.tend())
@@ -124,8 +124,8 @@ class SessionManager:
         branch: str = "",
         **options: Unpack[AgentOptionsDict],
     ) -> SessionRecord:
-        """A new session. Nothing starts before its first prompt; what cannot be is refused now. With `worktree`, or the
-        name of its `branch`, it works in a git worktree of its own."""
+        """Create a session. Nothing starts before its first prompt; impossible options are refused now. With
+        `worktree`, or the name of its `branch`, it works in a git worktree of its own."""
         if id in self._store:
             return self.get(id)
         agent = agent or self._config.default_agent
@@ -150,8 +150,8 @@ class SessionManager:
         check_spec(self.driver(agent), replace(self._spec(record), resume=resume, fork=fork))
         if worktree or branch:
             branch = branch or default_branch(title, record.id)
-            place, tree = await self._worktrees.create(record.id, cwd, branch)
-            record = replace(record, cwd=place, worktree=tree, branch=branch)
+            directory, tree = await self._worktrees.create(record.id, cwd, branch)
+            record = replace(record, cwd=directory, worktree=tree, branch=branch)
         return await self._store.add(record)
 
     async def attach(
@@ -186,11 +186,11 @@ class SessionManager:
         return runner
 
     def attached(self, agent: str) -> list[AttachedSession]:
-        """Those of a harness whose terminal is there, as far as is known."""
-        found = [self._runner(id) for id in self._store.ids() if self.get(id).kind == "attached"]
+        """The attached sessions of a harness whose terminal, as far as is known, is still open."""
+        runners = [self._runner(id) for id in self._store.ids() if self.get(id).kind == "attached"]
         return [
             runner
-            for runner in found
+            for runner in runners
             if isinstance(runner, AttachedSession) and runner.record.agent == agent and runner.record.status != "closed"
         ]
 
@@ -235,8 +235,8 @@ class SessionManager:
 
     def sessions(self, *, archived: bool = False) -> list[SessionRecord]:
         """Every session of this node, the last active first."""
-        found = [record for record in map(self.get, self._store.ids()) if archived or not record.archived]
-        return sorted(found, key=lambda record: record.active_at, reverse=True)
+        records = [record for record in map(self.get, self._store.ids()) if archived or not record.archived]
+        return sorted(records, key=lambda record: record.active_at, reverse=True)
 
     def get(self, id: str) -> SessionRecord:
         runner = self.runners.get(id)
@@ -461,8 +461,8 @@ class SessionManager:
         return spec_of(record, self._config.for_children(), servers)
 
     def _by_native_id(self, agent: str, native_id: str) -> SessionRecord | None:
-        found = (self.get(id) for id in self._store.ids())
-        return next((record for record in found if (record.agent, record.native_id) == (agent, native_id)), None)
+        records = (self.get(id) for id in self._store.ids())
+        return next((record for record in records if (record.agent, record.native_id) == (agent, native_id)), None)
 
     def _attached(self, record: SessionRecord) -> AttachedSession:
         runner = self.runners[record.id] = AttachedSession(

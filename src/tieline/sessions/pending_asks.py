@@ -66,31 +66,32 @@ class PendingAsks:
         return orphans
 
     async def wait(self, session: str, ask: Ask, *, expires: bool = True) -> Answer:
-        """Keep the ask, wait for its answer; it expires by itself. Cancelled: it is withdrawn, and says so."""
+        """Store the ask and wait for its answer; it may expire. A cancelled wait withdraws the ask."""
         expiry_s = self._expiry_s if expires else None
         record, value = _record(session, ask, expiry_s)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[ask.id] = future
         keeping = self._arriving[ask.id] = asyncio.ensure_future(self._table.put(ask.id, value, expect=0))
         keeping.add_done_callback(lambda _: self._arriving.pop(ask.id, None))
-        told = False
+        announced = False
         try:
             async with asyncio.timeout(expiry_s):
                 await asyncio.shield(keeping)
                 self._open[ask.id] = record
                 self._changed(session, True)
-                told = True
+                announced = True
                 return await future
         except TimeoutError:
             over = await self._over(ask.id, keeping, "expired")
-            return over.answer if over and over.answer else expired(ask, self._expiry_s)  # it came in the last moment
+            # An answer that came in the last moment counts.
+            return over.answer if over and over.answer else expired(ask, self._expiry_s)
         except asyncio.CancelledError:
             await self._over(ask.id, keeping, "withdrawn")
             raise
         finally:
             self._waiting.pop(ask.id, None)
             self._open.pop(ask.id, None)
-            if told:
+            if announced:
                 self._changed(session, False)
 
     async def keep_decided(self, session: str, ask: Ask, answer: Answer) -> None:
@@ -163,9 +164,9 @@ class PendingAsks:
         return _decode(entry.value), entry.revision
 
     def pending(self, session: str = "") -> list[AskRecord]:
-        """Oldest first."""
-        found = [record for record in self._open.values() if session in ("", record.session)]
-        return sorted(found, key=lambda record: record.created_at)
+        """The open asks, the oldest first."""
+        records = [record for record in self._open.values() if session in ("", record.session)]
+        return sorted(records, key=lambda record: record.created_at)
 
 
 def _record(session: str, ask: Ask, expiry_s: float | None) -> tuple[AskRecord, bytes]:

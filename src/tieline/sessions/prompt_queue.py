@@ -186,20 +186,20 @@ class PromptQueue:
         )
 
     async def move(self, session: str, id: str, *, before: str = "") -> PromptRecord:
-        """Put it before another one of the queue, or at its end."""
+        """Put a prompt before another one of the queue, or at the end of the queue."""
         async with self._locks[session]:
             queue = self.waiting(session)
-            record = next((one for one in queue if one.id == id), None)
-            others = [one for one in queue if one.id != id]
-            target = next((place for place, one in enumerate(others) if one.id == before), None)
+            record = next((prompt for prompt in queue if prompt.id == id), None)
+            others = [prompt for prompt in queue if prompt.id != id]
+            target = next((index for index, prompt in enumerate(others) if prompt.id == before), None)
             if record is None or (before and target is None):
                 raise UsageError(f"no waiting prompt {id if record is None else before!r}", field="prompt")
             if target is None:
-                place = (others[-1].place if others else record.place) + 1.0
+                position = (others[-1].place if others else record.place) + 1.0
             else:
                 low = others[target - 1].place if target else others[0].place - 2.0
-                place = (low + others[target].place) / 2
-            record = replace(record, place=place)
+                position = (low + others[target].place) / 2
+            record = replace(record, place=position)
             await self._table.put(prompt_key(session, id), _encode(record))
             self._waiting[session][id] = record
             return record

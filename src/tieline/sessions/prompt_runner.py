@@ -212,12 +212,12 @@ class PromptRunner:
         watchdog = asyncio.create_task(self._watch(writer.write))
         try:
             session = await self._ensure_open()
-            said = Prompt(prompt.text, prompt.attachments, prompt.system)
-            async with aclosing(session.turn(said, timeout=prompt.timeout_s)) as events:
+            driver_prompt = Prompt(prompt.text, prompt.attachments, prompt.system)
+            async with aclosing(session.turn(driver_prompt, timeout=prompt.timeout_s)) as events:
                 async for event in events:
                     if isinstance(event, TurnStarted):
                         event = replace(event, id=prompt.id)
-                        if self._stop:  # it came before there was anything to interrupt
+                        if self._stop:  # the interrupt came before the turn had begun
                             await session.interrupt()
                     self._heard = time.monotonic()
                     self._note(event)

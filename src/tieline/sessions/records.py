@@ -174,12 +174,12 @@ def last_line(text: str) -> str:
     return text.strip().rpartition("\n")[2][:LINE]
 
 
-def add(one: Tokens, other: Tokens | None) -> Tokens:
-    """Totals; what was never told stays None."""
-    if other is None:
-        return one
+def add(tokens: Tokens, more: Tokens | None) -> Tokens:
+    """The totals. A number that is unknown in both stays None."""
+    if more is None:
+        return tokens
 
     def total(a: float | None, b: float | None) -> float | None:
         return b if a is None else a if b is None else a + b
 
-    return Tokens(**{name: total(getattr(one, name), getattr(other, name)) for name in Tokens.__struct_fields__})  # type: ignore[arg-type]
+    return Tokens(**{name: total(getattr(tokens, name), getattr(more, name)) for name in Tokens.__struct_fields__})  # type: ignore[arg-type]

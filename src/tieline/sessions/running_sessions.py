@@ -78,8 +78,8 @@ class RunningSessions(dict[str, SessionRunner]):
         for runner in self.values():
             runner.stop_starting()
 
-    async def end(self, told: Ending) -> None:
-        """Interrupt what runs, and end every agent."""
+    async def end(self, report: Ending) -> None:
+        """Interrupt the running turns and end every agent. `report` is called with the sessions that still run."""
         self.stop_starting()
         running = {id: runner for id, runner in self.items() if runner.busy and runner.record.status in AT_WORK}
 
@@ -88,7 +88,7 @@ class RunningSessions(dict[str, SessionRunner]):
                 await runner.close()
             finally:
                 if running.pop(id, None) is not None:
-                    told(tuple(runner.record for runner in running.values()))
+                    report(tuple(runner.record for runner in running.values()))
 
-        told(tuple(runner.record for runner in running.values()))
+        report(tuple(runner.record for runner in running.values()))
         await asyncio.gather(*(close(*item) for item in list(self.items())), return_exceptions=True)

@@ -73,20 +73,20 @@ class GitFailed(TielineError):
 class Git:
     """Our git directory for one repository. Made by `opened`."""
 
-    def __init__(self, repository: Repository, place: Path, env: Mapping[str, str], objects: Path | None) -> None:
+    def __init__(self, repository: Repository, directory: Path, env: Mapping[str, str], objects: Path | None) -> None:
         self._top = repository.top
         self._format = repository.object_format
-        self._objects = objects or place / "objects"
+        self._objects = objects or directory / "objects"
         self.algorithm = self._format  # of its objects' ids, as hashlib names it
         self.no_object = "0" * (64 if self._format == "sha256" else 40)
-        self.place = place
-        self.index = place / "index"
+        self.directory = directory
+        self.index = directory / "index"
         self.path = _path(env.get("PATH", ""), repository)
         self._program = find("git", self.path)
         self._env = {
             "PATH": self.path,
             "LC_ALL": "C",
-            "GIT_DIR": str(place),
+            "GIT_DIR": str(directory),
             "GIT_WORK_TREE": repository.top,
             "GIT_OBJECT_DIRECTORY": str(self._objects),
             "GIT_CONFIG_NOSYSTEM": "1",
@@ -102,11 +102,11 @@ class Git:
     def set_up(self, repository: Repository, env: Mapping[str, str], borrowed: Iterable[Path]) -> None:
         """Writes what git needs to take `place` for a repository."""
         for folder in ("objects", "refs", "info"):
-            (self.place / folder).mkdir()
-        (self.place / "HEAD").write_text("ref: refs/heads/none\n")
-        (self.place / "config").write_text(CONFIG % self._format)
-        (self.place / "info" / "attributes").write_text(ATTRIBUTES)
-        (self.place / "info" / "exclude").write_bytes(_ignored(repository, env) + _state(repository, env))
+            (self.directory / folder).mkdir()
+        (self.directory / "HEAD").write_text("ref: refs/heads/none\n")
+        (self.directory / "config").write_text(CONFIG % self._format)
+        (self.directory / "info" / "attributes").write_text(ATTRIBUTES)
+        (self.directory / "info" / "exclude").write_bytes(_ignored(repository, env) + _state(repository, env))
         self._objects.mkdir(parents=True, exist_ok=True, mode=0o700)
         others = [*map(str, borrowed), f"{repository.common_dir}/objects"]
         self._env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = ":".join(map(_quoted, others))
@@ -156,7 +156,7 @@ class Git:
         output = bytearray()
         name = f"{name or argv[0]} {argv[1]}"
         try:
-            async with Process.start(argv, cwd=cwd or str(self.place), env=env) as process:
+            async with Process.start(argv, cwd=cwd or str(self.directory), env=env) as process:
                 with suppress(ConnectionError):  # it ended early: its exit status says why
                     for start in range(0, len(feed), SLICE):
                         await process.write(feed[start : start + SLICE])
@@ -174,16 +174,17 @@ class Git:
         return bytes(output)
 
     def keep_text(self, text: str) -> str:
-        """Writes a text as a blob; its id. A file of git's own format: no process is worth it."""
+        """Write a text as a blob and give its id. It writes git's file format itself, which is cheaper than a
+        process."""
         content = text.encode()
         whole = b"blob %d\0%b" % (len(content), content)
         id = hashlib.new(self._format, whole, usedforsecurity=False).hexdigest()
-        place = self._objects / id[:2] / id[2:]
-        if not place.exists():
-            place.parent.mkdir(exist_ok=True)
-            draft = self.place / f"blob-{id}"
+        path = self._objects / id[:2] / id[2:]
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            draft = self.directory / f"blob-{id}"
             draft.write_bytes(zlib.compress(whole))
-            draft.replace(place)
+            draft.replace(path)
         return id
 
 
@@ -197,8 +198,8 @@ async def opened(
     objects: Path | None = None,
     within_s: float | None = None,
 ) -> AsyncGenerator[Git, None]:
-    """A git directory of our own for this block, bounded in time. With `keep`, new objects go to `objects`, or to the
-    store; else they are gone with the block. Raises GitFailed."""
+    """A git directory of our own for this block, which is limited in time. With `keep`, new objects go to `objects`, or
+    to the store; else they are deleted at the end of the block. Raises GitFailed."""
     kept = objects or store / "objects"
     within_s = within_s or GIT_TIMEOUT_S
     if not find("git", _path(env.get("PATH", ""), repository)):
@@ -206,12 +207,12 @@ async def opened(
     try:
         store.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Beside the store: the index moves between them by its name alone.
-        place = Path(tempfile.mkdtemp(prefix="git-", dir=store))
+        directory = Path(tempfile.mkdtemp(prefix="git-", dir=store))
     except OSError as error:
         raise GitFailed(f"{store} cannot be written: {error.strerror}") from None
     try:
         async with asyncio.timeout(within_s):
-            git = Git(repository, place, env, kept if keep else None)
+            git = Git(repository, directory, env, kept if keep else None)
             git.set_up(repository, env, () if keep else (kept,))
             yield git
     except TimeoutError:
@@ -219,24 +220,24 @@ async def opened(
     except OSError as error:
         raise GitFailed(f"{repository.top} cannot be read: {error}") from None
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def as_user(env: Mapping[str, str]) -> dict[str, str]:
     return {name: env[name] for name in USER_VARIABLES if name in env}
 
 
-def copy_index(repository: Repository, place: Path) -> bool:
-    """The user's own index, as data, with the parts that a split one refers to. Whether there was one."""
+def copy_index(repository: Repository, directory: Path) -> bool:
+    """Copy the user's own index, with the parts that a split index refers to. Gives whether there is an index."""
     try:
-        # Its time counts: git looks into a file that is not older than the index, however alike its facts are.
+        # Keep the index's time: git reads every file that is not older than the index, even if its size and time match.
         written = os.stat(f"{repository.git_dir}/index").st_mtime_ns  # noqa: PTH116
         content = read_regular(f"{repository.git_dir}/index", MAX_INDEX)
-        (place / "theirs").write_bytes(content)
-        os.utime(place / "theirs", ns=(written, written))
+        (directory / "theirs").write_bytes(content)
+        os.utime(directory / "theirs", ns=(written, written))
         names = [name for name in os.listdir(repository.git_dir) if name.startswith("sharedindex.")]  # noqa: PTH208
         for name in sorted(names)[:MAX_SHARED]:
-            (place / name).write_bytes(read_regular(f"{repository.git_dir}/{name}", MAX_INDEX))
+            (directory / name).write_bytes(read_regular(f"{repository.git_dir}/{name}", MAX_INDEX))
     except OSError:
         return False
     return True
@@ -265,13 +266,13 @@ def _state(repository: Repository, env: Mapping[str, str]) -> bytes:
 
 
 def _path(path: str, repository: Repository) -> str:
-    """Without the folders that the repository could fill: `.`, and a virtual environment's in one of its work trees."""
+    """The PATH without the folders that the repository could write to: `.`, and those in one of its work trees."""
     tops = {repository.top, *(checkout.top for checkout in repository.checkouts() if checkout.top)}
     inside = tuple(os.path.realpath(top) + "/" for top in tops)
     return ":".join(
-        place
-        for place in path.split(":")
-        if place.startswith("/") and not (os.path.realpath(place) + "/").startswith(inside)
+        folder
+        for folder in path.split(":")
+        if folder.startswith("/") and not (os.path.realpath(folder) + "/").startswith(inside)
     )
 
 

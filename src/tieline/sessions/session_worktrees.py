@@ -98,29 +98,29 @@ class SessionWorktrees:
         return _with(record, base=tree.base, ended="")
 
     async def _directory(self, tree: Worktree, cwd: str) -> str:
-        place = tree.inside(cwd)
-        await asyncio.to_thread(Path(place).mkdir, parents=True, exist_ok=True)
-        return place
+        directory = tree.inside(cwd)
+        await asyncio.to_thread(Path(directory).mkdir, parents=True, exist_ok=True)
+        return directory
 
     # --- reading -------------------------------------------------------------------------------------------
 
     async def status(self, record: SessionRecord) -> WorktreeStatus:
-        """Never raises: `problem` says what cannot be told."""
+        """The status of a worktree. Never raises: `problem` says why something is unknown."""
         worktree = _worktree(record)
-        told = WorktreeStatus(session=record.id, title=record.title, worktree=worktree)
+        status = WorktreeStatus(session=record.id, title=record.title, worktree=worktree)
         if worktree.ended:
-            return told
+            return status
         try:
             tree = self._find(worktree)
             if not tree.made:
                 raise GitFailed(f"its files are gone; what was committed is on the branch {tree.branch}")
             async with self._worktrees.git(tree, keep=False) as git:
-                return await self._compare(tree, git, told)
+                return await self._compare(tree, git, status)
         except GitFailed as error:
-            return replace(told, problem=error.message)
+            return replace(status, problem=error.message)
 
-    async def _compare(self, tree: Worktree, git: Git, told: WorktreeStatus) -> WorktreeStatus:
-        worktree = told.worktree
+    async def _compare(self, tree: Worktree, git: Git, status: WorktreeStatus) -> WorktreeStatus:
+        worktree = status.worktree
         head, onto = tree.own.commit, tree.repository.ref(worktree.into) or worktree.base
         await self._worktrees.load_index(tree, git, head)
         staged = await git.run("diff-index", "--cached", "-z", "--name-only", head)
@@ -130,14 +130,14 @@ class SessionWorktrees:
         files = await self._worktrees.commit_files(tree, git, head, (head,), TIELINE, "x")
         since = await self._since(git, onto, head)
         short = await git.run("diff-tree", "-r", "--shortstat", "--find-renames", since, files)
-        found = _SHORTSTAT.search(short)
-        numbers = [int(part or 0) for part in found.groups()] if found else [0, 0, 0]
+        match = _SHORTSTAT.search(short)
+        numbers = [int(part or 0) for part in match.groups()] if match else [0, 0, 0]
         conflicts: tuple[str, ...] = ()
         if ahead and behind:
-            with suppress(GitFailed):  # an older git: the merge itself will tell
+            with suppress(GitFailed):  # an older git: the merge itself will report conflicts
                 _, conflicts = await merge_trees(git, onto, files)
         return replace(
-            told,
+            status,
             ahead=ahead,
             behind=behind,
             uncommitted=len(uncommitted),
@@ -164,9 +164,9 @@ class SessionWorktrees:
         return os.fsdecode(diff[:MAX_DIFF]) + cut
 
     async def _since(self, git: Git, onto: str, head: str) -> str:
-        """Where the two went apart."""
-        found = os.fsdecode(await git.run("merge-base", onto, head, codes=(0, 1))).split()
-        return found[0] if found else onto
+        """The commit from which the two diverged."""
+        commits = os.fsdecode(await git.run("merge-base", onto, head, codes=(0, 1))).split()
+        return commits[0] if commits else onto
 
     # --- changing ------------------------------------------------------------------------------------------
 
@@ -272,19 +272,19 @@ class SessionWorktrees:
             return _with(record, ended="discarded"), outcome
 
     async def remove_unused(self, record: SessionRecord) -> tuple[SessionRecord, WorktreeOutcome]:
-        """Discards it if nothing was made in it: no commit that its base does not have, and no file."""
-        told = await self.status(record)
-        kept = told.problem or ("it has work that is not merged" if told.ahead or told.uncommitted else "")
-        if not kept and not told.worktree.ended:
+        """Discard the worktree if it has no work: no commit that its base does not have, and no changed file."""
+        status = await self.status(record)
+        kept = status.problem or ("it has work that is not merged" if status.ahead or status.uncommitted else "")
+        if not kept and not status.worktree.ended:
             return await self.discard(record)
-        branch, removed = told.worktree.branch, bool(told.worktree.ended)
+        branch, removed = status.worktree.branch, bool(status.worktree.ended)
         return record, WorktreeOutcome(session=record.id, done="kept", branch=branch, removed=removed, kept=kept)
 
     # --- inside --------------------------------------------------------------------------------------------
 
     def _find(self, worktree: SessionWorktree) -> Worktree:
-        place = Path(worktree.path)
-        return self._worktrees.find(place.parent.name, place.name, worktree.branch, worktree.repository)
+        path = Path(worktree.path)
+        return self._worktrees.find(path.parent.name, path.name, worktree.branch, worktree.repository)
 
     def _base_branch(self, tree: Worktree, worktree: SessionWorktree) -> str:
         if not worktree.into:

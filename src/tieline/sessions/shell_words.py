@@ -15,24 +15,26 @@ _BLANK = re.compile(r"[ \t]+")
 
 
 def shell_words(command: str) -> tuple[str, ...]:
-    """Empty for what is not exactly one plain command."""
+    """The words of a command. Empty if it is not exactly one plain command."""
     words: list[str] = []
-    place, word = 0, None
+    position, word = 0, None
     command = command.strip(" \t")
-    while place < len(command):
-        if found := _BLANK.match(command, place):
+    while position < len(command):
+        if match := _BLANK.match(command, position):
             if word is not None:
                 words.append(word)
             word = None
-        elif found := _BARE.match(command, place):
-            word = (word or "") + found.group()
-        elif (found := _SINGLE.match(command, place) or _DOUBLE.match(command, place)) and found.group(1).isprintable():
-            word = (word or "") + found.group(1)
+        elif match := _BARE.match(command, position):
+            word = (word or "") + match.group()
+        elif (match := _SINGLE.match(command, position) or _DOUBLE.match(command, position)) and match.group(
+            1
+        ).isprintable():
+            word = (word or "") + match.group(1)
         else:
             return ()
-        place = found.end()
+        position = match.end()
     if word is not None:
         words.append(word)
-    if not words or "=" in words[0]:  # a variable for what comes after it
+    if not words or "=" in words[0]:  # a variable of the command after it
         return ()
     return tuple(words)

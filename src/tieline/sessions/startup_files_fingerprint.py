@@ -55,17 +55,17 @@ MAX_STATE = 32 * 1024 * 1024
 
 
 def fingerprint(cwd: str, env: Mapping[str, str]) -> bytes:
-    """A digest: the same as long as nothing of it has changed. It looks at some hundred places: not for the loop."""
+    """A digest of the files that agents read at their start. It looks at some hundred files: call it in a thread."""
     digest = hashlib.blake2b(digest_size=16)
-    found = git_repository.find(cwd)
-    git = found.git_dir if found else ""
+    repository = git_repository.find(cwd)
+    git = repository.git_dir if repository else ""
     for path in filter(_there, _read_whole(cwd, env, git)):
         with suppress(OSError):
             digest.update(b"%b\0%b\0" % (os.fsencode(path), read_regular(path, MAX_BYTES)))
     for path in filter(_there, _looked_at(cwd, env, git)):
         with suppress(OSError):
-            found = Path(path).stat()
-            digest.update(b"%b\0%d %d\0" % (os.fsencode(path), found.st_size, found.st_mtime_ns))
+            info = Path(path).stat()
+            digest.update(b"%b\0%d %d\0" % (os.fsencode(path), info.st_size, info.st_mtime_ns))
     digest.update(_claude_servers(cwd, env))
     return digest.digest()
 
@@ -75,23 +75,23 @@ def _there(path: str) -> bool:
     return os.access(path, os.R_OK)
 
 
-def _places(cwd: str, env: Mapping[str, str]) -> Iterator[str]:
+def _base_folders(cwd: str, env: Mapping[str, str]) -> Iterator[str]:
     home = [env["HOME"]] if env.get("HOME") else []
     yield from dict.fromkeys((cwd, *map(str, Path(cwd).parents), *home))
 
 
 def _own(cwd: str, env: Mapping[str, str]) -> Iterator[tuple[str, OwnFiles]]:
-    """The agents' own folders that are there."""
+    """The agents' own folders that exist."""
     for own in OWN:
-        found = [f"{place}/{own.folder}" for place in _places(cwd, env)]
+        folders = [f"{base}/{own.folder}" for base in _base_folders(cwd, env)]
         if moved := env.get(own.variable):
-            found.append(moved)
-        yield from ((folder, own) for folder in found if _there(folder))
+            folders.append(moved)
+        yield from ((folder, own) for folder in folders if _there(folder))
 
 
 def _read_whole(cwd: str, env: Mapping[str, str], git: str) -> Iterator[str]:
-    for place in _places(cwd, env):
-        yield from (f"{place}/{name}" for name in FILES)
+    for base in _base_folders(cwd, env):
+        yield from (f"{base}/{name}" for name in FILES)
     for folder, own in _own(cwd, env):
         yield from (f"{folder}/{name}" for name in own.files)
     if git:
@@ -132,11 +132,13 @@ _state = msgspec.json.Decoder(_State)
 
 
 def _claude_servers(cwd: str, env: Mapping[str, str]) -> bytes:
-    """What `claude mcp add` writes, out of a file in which Claude Code keeps its state as well."""
+    """The settings that `claude mcp add` writes into a file in which Claude Code keeps its state as well."""
     home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "")
     with suppress(OSError, msgspec.MsgspecError):
         state = _state.decode(read_regular(f"{home}/.claude.json", MAX_STATE))
-        here = (state.projects.get(str(place)) for place in (Path(cwd), *Path(cwd).parents))
-        values = (getattr(one, name) for one in (state, *here) if one for name in _Project.__struct_fields__)
+        here = (state.projects.get(str(directory)) for directory in (Path(cwd), *Path(cwd).parents))
+        values = (
+            getattr(settings, name) for settings in (state, *here) if settings for name in _Project.__struct_fields__
+        )
         return b"\0".join(map(bytes, values)).strip(b"\0")
     return b""

@@ -60,12 +60,12 @@ async def fold(entries: AsyncIterator[LogEntry], *, limit: int) -> list[Transcri
 
 
 async def last_diff(entries: AsyncIterator[LogEntry]) -> str:
-    """The newest of the agent's own, which are whole; empty when it shows none."""
-    found = ""
+    """The agent's own newest diff, which covers the whole turn. Empty when the agent shows no diffs."""
+    diff = ""
     async for entry in entries:
         if isinstance(entry.event, Diff):
-            found = entry.event.diff
-    return found
+            diff = entry.event.diff
+    return diff
 
 
 def _take(items: dict[str, TranscriptItem], entry: LogEntry, turn: int) -> None:

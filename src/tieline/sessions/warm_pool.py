@@ -198,11 +198,11 @@ class Pool:
 
 
 def memory_mb(pids: list[int]) -> float:
-    """What these processes and their descendants hold; 0 where it cannot be told. Each leads a session of its own."""
+    """The memory of these processes, each the leader of a session, and their descendants. 0: it is unknown."""
     total = 0
-    for place in Path("/proc").glob("[0-9]*") if pids else ():
+    for directory in Path("/proc").glob("[0-9]*") if pids else ():
         with suppress(OSError, ValueError, IndexError):
-            after_name = (place / "stat").read_text().rpartition(")")[2].split()
+            after_name = (directory / "stat").read_text().rpartition(")")[2].split()
             if int(after_name[3]) in pids:
                 total += int(after_name[21]) * os.sysconf("SC_PAGE_SIZE")
     return total / 1e6

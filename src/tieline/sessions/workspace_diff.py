@@ -31,24 +31,24 @@ UNUSED_S = 90 * 86400.0
 
 async def snapshot(cwd: str, env: Mapping[str, str]) -> str:
     """The directory's state as a git tree id; empty when it is not in a git work tree. Raises GitFailed."""
-    found = await asyncio.to_thread(git_repository.find, cwd)
-    if found is None:
+    repository = await asyncio.to_thread(git_repository.find, cwd)
+    if repository is None:
         return ""
-    store = store_of(found, env)
+    store = store_of(repository, env)
     if not store.exists():
         await asyncio.to_thread(_tidy, store.parent)
-    async with opened(found, env, store=store, keep=True) as git:
-        return await _tree(found, git, store, keep=True)
+    async with opened(repository, env, store=store, keep=True) as git:
+        return await _tree(repository, git, store, keep=True)
 
 
 async def changes(cwd: str, env: Mapping[str, str], since: str) -> str:
     """A unified diff from a snapshot to now. Raises GitFailed."""
-    found = await asyncio.to_thread(git_repository.find, cwd)
-    if not since or found is None:
+    repository = await asyncio.to_thread(git_repository.find, cwd)
+    if not since or repository is None:
         raise GitFailed(f"{cwd} is not in a git repository", hint="Run `git init` there to have diffs.")
-    store = store_of(found, env)
-    async with opened(found, env, store=store, keep=False) as git:
-        now = await _tree(found, git, store, keep=False)
+    store = store_of(repository, env)
+    async with opened(repository, env, store=store, keep=False) as git:
+        now = await _tree(repository, git, store, keep=False)
         options = ("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--submodule=short")
         diff = await git.run("diff-tree", "-r", "-p", *options, since, now, limit=MAX_DIFF)
     if len(diff) > MAX_DIFF:
@@ -58,28 +58,29 @@ async def changes(cwd: str, env: Mapping[str, str], since: str) -> str:
 
 def branch(cwd: str) -> str:
     """The checked-out branch; empty when there is none."""
-    found = git_repository.find(cwd)
-    return found.branch if found else ""
+    repository = git_repository.find(cwd)
+    return repository.branch if repository else ""
 
 
-def store_of(found: Repository, env: Mapping[str, str]) -> Path:
-    """Where our own files about a repository are."""
-    name = hashlib.sha256(os.fsencode(f"{found.object_format} {found.top}")).hexdigest()[:32]
+def store_of(repository: Repository, env: Mapping[str, str]) -> Path:
+    """The folder of our own files about a repository."""
+    name = hashlib.sha256(os.fsencode(f"{repository.object_format} {repository.top}")).hexdigest()[:32]
     return paths.snapshots(env) / name
 
 
-async def _tree(found: Repository, git: Git, store: Path, *, keep: bool) -> str:
-    """The tree of what is there now. With `keep`, what was hashed is known next time."""
+async def _tree(repository: Repository, git: Git, store: Path, *, keep: bool) -> str:
+    """The tree of the current files. With `keep`, files that were hashed need not be hashed next time."""
     with suppress(OSError):
-        os.link(store / "index", git.index)  # its time counts; git replaces the file, it never writes into it
-    theirs = git.place / "theirs" if await asyncio.to_thread(copy_index, found, git.place) else None
+        # A link keeps the file's time; git never writes into the file, it replaces it.
+        os.link(store / "index", git.index)
+    theirs = git.directory / "theirs" if await asyncio.to_thread(copy_index, repository, git.directory) else None
     changed, ours_ignored, theirs_ignored = await asyncio.gather(
         git.run("ls-files", "-z", "-m", "-d", "-o", "--exclude-standard"),
         _ignored(git, git.index),
         _ignored(git, theirs),
     )
     names = {name for name in changed.split(b"\0") if name} | theirs_ignored
-    files, lines = await asyncio.to_thread(_sort, found.top, names, git)
+    files, lines = await asyncio.to_thread(_sort, repository.top, names, git)
     # Others are not in the index: a nested repository always, a huge file unless it has grown.
     forgotten = [*(ours_ignored - theirs_ignored), *(name for name in lines if not name.endswith(b"/"))]
     if forgotten:
@@ -93,7 +94,7 @@ async def _tree(found: Repository, git: Git, store: Path, *, keep: bool) -> str:
     if not any(lines.values()):
         tree = os.fsdecode(await git.run("write-tree")).strip()
     if keep:
-        fresh = git.place / "fresh"
+        fresh = git.directory / "fresh"
         with suppress(OSError):
             os.link(git.index, fresh)
             fresh.replace(store / "index")

@@ -95,17 +95,17 @@ class Worktrees:
         return self._root / group
 
     def find(self, group: str, name: str, branch: str, cwd: str) -> Worktree:
-        """Where it is, or would be. Raises GitFailed."""
-        found = git_repository.find(cwd)
-        if found is None:
+        """The worktree, which may not exist yet. Raises GitFailed."""
+        repository = git_repository.find(cwd)
+        if repository is None:
             hint = "Run `git init` there and commit, or leave the worktree out."
             raise GitFailed(f"{cwd} is not in a git repository", hint=hint)
-        if found.reftable:
-            raise GitFailed(f"{found.top} keeps its branches in a reftable, which Tieline does not write")
+        if repository.reftable:
+            raise GitFailed(f"{repository.top} keeps its branches in a reftable, which Tieline does not write")
         if not git_repository.is_branch_name(branch):
             raise GitFailed(f"{branch!r} cannot be the name of a branch", hint="Letters, digits, - and / are safe.")
-        admin = f"{found.common_dir}/worktrees/tieline-{group}-{name.casefold()}"
-        return Worktree(path=str(self._root / group / name), branch=branch, repository=found, admin=admin)
+        admin = f"{repository.common_dir}/worktrees/tieline-{group}-{name.casefold()}"
+        return Worktree(path=str(self._root / group / name), branch=branch, repository=repository, admin=admin)
 
     async def make(self, tree: Worktree, start: str = "") -> None:
         """Its branch as it is; a new branch begins at `start`, else at the last commit of its repository. Raises
@@ -177,8 +177,8 @@ class Worktrees:
         return os.fsdecode(made).strip()
 
     async def load_index(self, tree: Worktree, git: Git, head: str) -> None:
-        if await asyncio.to_thread(copy_index, tree.own, git.place):
-            (git.place / "theirs").replace(git.index)
+        if await asyncio.to_thread(copy_index, tree.own, git.directory):
+            (git.directory / "theirs").replace(git.index)
         else:
             await git.run("read-tree", head)
 
@@ -192,14 +192,14 @@ class Worktrees:
         return any(await asyncio.to_thread(_sort, tree.path, await self.uncommitted(git)))
 
     async def diff(self, tree: Worktree, since: str, commit: str, file: str = "") -> BranchDiff:
-        """What changed on its branch from one commit to another, or in one file of it, bounded. Raises GitFailed."""
+        """The changes of its branch from one commit to another, or of one file, limited in length. Raises GitFailed."""
         async with self.git(tree) as git:
             options = ("-p", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--submodule=short")
             stat_ = "--stat=1000,900,20"  # so wide that no name is cut
             only = ("--", file) if file else ()
-            found = await git.run("diff-tree", "-r", stat_, *options, since, commit, *only, limit=MAX_DIFF)
-        files, _, patch = found[:MAX_DIFF].decode(errors="replace").partition("\n\n")
-        return BranchDiff(files, patch, whole=len(found) <= MAX_DIFF)
+            output = await git.run("diff-tree", "-r", stat_, *options, since, commit, *only, limit=MAX_DIFF)
+        files, _, patch = output[:MAX_DIFF].decode(errors="replace").partition("\n\n")
+        return BranchDiff(files, patch, whole=len(output) <= MAX_DIFF)
 
     async def unsaved(self, tree: Worktree, merge_into: str = "") -> str:
         """What would be lost with it, or is only on its branch; empty: nothing. Raises GitFailed."""

@@ -95,8 +95,8 @@ class CalledModel(Protocol):
         ...
 
     @property
-    def told(self) -> tuple[int, int]:
-        """The tokens in and out that the model has told of so far."""
+    def reported_tokens(self) -> tuple[int, int]:
+        """The tokens in and out that the model has reported so far."""
         ...
 
 
@@ -109,21 +109,21 @@ class AgentChecks:
     def __init__(
         self,
         rig: Rig,
-        place: Path,
+        directory: Path,
         *,
         model: CalledModel | None = None,
         another_model: str = "",
         report: Callable[[CheckResult], None] = lambda result: None,
     ) -> None:
         self._rig = rig
-        self._place = place
+        self._directory = directory
         self._model = model
         self._another_model = another_model
         self._report = report
         self._results: list[CheckResult] = []
         self._native_id = ""
         self._first: Done | None = None
-        self._first_told: tuple[int, int] | None = None
+        self._first_reported: tuple[int, int] | None = None
         self._deny = False
         self._hold = False  # leave the next ask open
         self._asked: list[Ask] = []
@@ -171,7 +171,7 @@ class AgentChecks:
 
     def _open(self, **options: Any) -> Session:
         given: dict[str, Any] = {"policy": PRESETS["full"], **self._rig.options, **options}
-        return open_session(self._rig.driver, cwd=self._place, config=Config(), **given)
+        return open_session(self._rig.driver, cwd=self._directory, config=Config(), **given)
 
     async def _in_session(self, steps: Mapping[str, SessionStep], **options: Any) -> None:
         """The steps in one session. A policy that Tieline itself refuses for this agent is not offered."""
@@ -255,35 +255,39 @@ class AgentChecks:
     # --- the checks ---
 
     async def _text(self, session: Session) -> None:
-        before = self._model.told if self._model else (0, 0)
+        before = self._model.reported_tokens if self._model else (0, 0)
         self._rig.play([Say("Hello there, this is the answer.", chunks=5)])
         seen = await self._successful(session, f"Remember the word {WORD}, and say hello.")
         self._first = done(seen)
         if self._model:
-            self._first_told = self._model.told[0] - before[0], self._model.told[1] - before[1]
+            self._first_reported = (
+                self._model.reported_tokens[0] - before[0],
+                self._model.reported_tokens[1] - before[1],
+            )
         self._native_id = session.native_id
-        said = "".join(text.text for text in of(seen, Text)).strip()
-        _expect(said == done(seen).text.strip() == "Hello there, this is the answer.", f"it told {said[:200]!r}")
+        answer = "".join(text.text for text in of(seen, Text)).strip()
+        _expect(answer == done(seen).text.strip() == "Hello there, this is the answer.", f"it told {answer[:200]!r}")
 
     async def _usage(self, session: Session) -> None:
         self._able("usage")
-        ended, told = self._first, self._first_told
+        ended, reported = self._first, self._first_reported
         tokens = ended.tokens if ended else None
         if ended is None or tokens is None:
             raise CheckFailed("the turn tells no tokens")
         into = (tokens.input or 0) + (tokens.cache_read or 0) + (tokens.cache_write or 0)
         whole = ended.usage == "complete"
         _expect(whole or "usage_whole" in self._rig.limits, f"the turn calls its tokens {ended.usage}")
-        if told is not None and whole:
+        if reported is not None and whole:
             _expect(
-                (into, tokens.output or 0) == told, f"it told {into} in, {tokens.output} out; the model counted {told}"
+                (into, tokens.output or 0) == reported,
+                f"it told {into} in, {tokens.output} out; the model counted {reported}",
             )
 
     async def _command(self, session: Session) -> None:
         self._able("", "tools")
         self._rig.play([Run("touch allowed.txt; echo out-of-the-command")], [Say("Ran.")])
         seen = await self._successful(session, "run it")
-        _expect((self._place / "allowed.txt").exists(), "the command did not run")
+        _expect((self._directory / "allowed.txt").exists(), "the command did not run")
         _expect(not of(seen, Ask), "it asked, although the policy allows everything")
         results = _results_of(seen, Command)
         _expect(bool(results), "the command is not shown")
@@ -293,7 +297,7 @@ class AgentChecks:
 
     async def _edit(self, session: Session) -> None:
         self._able("", "tools")
-        file = self._place / "written.txt"
+        file = self._directory / "written.txt"
         self._rig.play([Write(str(file), "a new line\n")], [Say("Written.")])
         seen = await self._successful(session, "write it")
         _expect(file.exists() and file.read_text() == "a new line\n", "the file was not written")
@@ -318,19 +322,19 @@ class AgentChecks:
         takes = self._features.attachments
         pictures = bool({"image/png", "image/*", "*/*"} & set(takes))
         self._able("attachments", "attachment")
-        file = self._place / ("dot.png" if pictures else "note.txt")
+        file = self._directory / ("dot.png" if pictures else "note.txt")
         file.write_bytes(base64.b64decode(IMAGE) if pictures else f"about {STEER_WORD}s".encode())
         kind = "image/png" if pictures else "text/plain"
         heard = len(self._rig.heard())
         self._rig.play([Say("I have seen it.")])
         attached = Attachment(path=str(file), media_type=kind, name=file.name)
         await self._successful(session, Prompt("look at this", (attached,)))
-        told = IMAGE_HEADER if pictures else f"about {STEER_WORD}s"
-        _expect(told in self._rig.heard()[heard:], "its model was not told what is in the file")
+        content = IMAGE_HEADER if pictures else f"about {STEER_WORD}s"
+        _expect(content in self._rig.heard()[heard:], "its model was not told what is in the file")
 
     async def _steer(self, session: Session) -> None:
         self._able("steer", "tools")
-        began, steered = self._place / "began", self._place / "steered"
+        began, steered = self._directory / "began", self._directory / "steered"
         heard = len(self._rig.heard())
         self._rig.play([Run(f"touch {began}; while [ ! -e {steered} ]; do sleep 0.05; done")], [Say("Heard.")])
 
@@ -392,7 +396,7 @@ class AgentChecks:
 
     async def _mcp_server(self) -> None:
         self._able("mcp_servers", "mcp_server")
-        proof = self._place / "server-began"
+        proof = self._directory / "server-began"
         began = ("/bin/sh", "-c", 'touch "$PROOF"; exec "$@"', "sh")
         server = McpServer(command=(*began, *mcp_server.command_line("nothing", "true")), env={"PROOF": str(proof)})
         self._rig.play([Say("Here.")])
@@ -423,7 +427,7 @@ class AgentChecks:
         shown = ask.action.command if isinstance(ask.action, Command) else ""
         _expect(f"{LONG} end-of-the-command" in shown, f"the ask does not show the whole command: {shown[:100]!r}")
         _expect(len(self._asked) == 1, f"it asked {len(self._asked)} times")
-        _expect((self._place / "asked.txt").exists(), "the command did not run after it was allowed")
+        _expect((self._directory / "asked.txt").exists(), "the command did not run after it was allowed")
         _expect(ended.status == "success", f"the turn ended as {ended.status}: {ended.error}")
 
     async def _denial(self, session: Session) -> None:
@@ -442,7 +446,7 @@ class AgentChecks:
         self._asks_before("file_write")
         self._asked.clear()
         self._deny = True
-        file = self._place / "unwanted.txt"
+        file = self._directory / "unwanted.txt"
         self._rig.play([Write(str(file), "an unwanted line\n")], [Say("It was refused.")])
         seen = await self._turn(session, "write it")
         _expect(not file.exists(), "the file was written, although it was denied")
@@ -517,8 +521,10 @@ class AgentChecks:
     async def _nothing_left(self) -> None:
         if not Path("/proc/self/cwd").exists():
             raise NotOffered("this system does not tell who works in a directory")
-        place = self._place
-        await eventually(lambda: not at_work_in(place), f"processes are left: {at_work_in(place)}", timeout=LEAVE_S)
+        directory = self._directory
+        await eventually(
+            lambda: not at_work_in(directory), f"processes are left: {at_work_in(directory)}", timeout=LEAVE_S
+        )
 
     # --- what several of them need ---
 
@@ -530,15 +536,15 @@ class AgentChecks:
         if ask.kind == "question":
             answers = {question.id: ("Blue",) for question in ask.questions}
             return Answer(ask.id, "allow", by="caller", answers=answers)
-        self._ran_before_allowed = self._ran_before_allowed or (self._place / "asked.txt").exists()
+        self._ran_before_allowed = self._ran_before_allowed or (self._directory / "asked.txt").exists()
         return Answer(ask.id, "deny" if self._deny else "allow", by="caller")
 
     def _not_run(self, file: str, why: str) -> None:
-        _expect(not (self._place / file).exists(), f"the command ran, although {why}")
+        _expect(not (self._directory / file).exists(), f"the command ran, although {why}")
 
     def _denial_is_shown(self, seen: list[Event]) -> None:
-        told = [result.status for result in of(seen, ToolResult)]
-        _expect("denied" in told, f"the denial is not shown as one, but as {', '.join(told) or 'nothing'}")
+        statuses = [result.status for result in of(seen, ToolResult)]
+        _expect("denied" in statuses, f"the denial is not shown as one, but as {', '.join(statuses) or 'nothing'}")
 
 
 def _most_that_it_asks(rig: Rig) -> tuple[Policy, dict[Capability, str]]:

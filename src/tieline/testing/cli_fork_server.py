@@ -52,15 +52,15 @@ class ForkServer:
         self._folder = TemporaryDirectory(prefix="cli-")
         self._path = f"{self._folder.name}/socket"
         argv = [sys.executable, "-P", "-m", __name__, self._path]
-        # All three are pipes, as they will be: what Python knows about a stream is found out at its start.
+        # All three are pipes, as they will be in the forks: Python looks at the kind of its streams only at its start.
         self._process = subprocess.Popen(
             argv, cwd="/", env=LOCALE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,
         )  # fmt: skip
         atexit.register(self._end)
         assert self._process.stdout is not None
-        said = self._process.stdout.readline()
-        assert said == b"ready\n", said + self._process.stdout.read()
+        line = self._process.stdout.readline()
+        assert line == b"ready\n", line + self._process.stdout.read()
 
     def _end(self) -> None:
         self._process.communicate()  # it ends with its input
@@ -69,7 +69,7 @@ class ForkServer:
     def run(
         self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], given: str, timeout: float
     ) -> "subprocess.CompletedProcess[str]":
-        """As subprocess.run, in a session of its own."""
+        """Run the CLI as subprocess.run would, in a session of its own."""
         deadline = time.monotonic() + timeout
         request = json.dumps({"argv": list(argv), "cwd": str(cwd), "env": dict(env)}).encode()
         pipes = [os.pipe() for _ in range(3)]
@@ -86,7 +86,7 @@ class ForkServer:
                 with suppress(BrokenPipeError):
                     os.write(writing, given.encode())
                 os.close(writing)
-                said = _read_all((out, err), deadline)
+                outputs = _read_all((out, err), deadline)
                 call.settimeout(max(0.0, deadline - time.monotonic()))
                 status = int(call.recv(CHUNK))
             except TimeoutError:
@@ -96,11 +96,11 @@ class ForkServer:
             finally:
                 os.close(out)
                 os.close(err)
-        return subprocess.CompletedProcess(list(argv), status, *(text.decode() for text in said))
+        return subprocess.CompletedProcess(list(argv), status, *(text.decode() for text in outputs))
 
 
 def _read_all(descriptors: Sequence[int], deadline: float) -> list[bytearray]:
-    said = {descriptor: bytearray() for descriptor in descriptors}
+    outputs = {descriptor: bytearray() for descriptor in descriptors}
     with selectors.DefaultSelector() as selector:
         for descriptor in descriptors:
             selector.register(descriptor, selectors.EVENT_READ)
@@ -110,10 +110,10 @@ def _read_all(descriptors: Sequence[int], deadline: float) -> list[bytearray]:
                 raise TimeoutError
             for key, _ in ready:
                 if chunk := os.read(key.fd, CHUNK):
-                    said[key.fd] += chunk
+                    outputs[key.fd] += chunk
                 else:
                     selector.unregister(key.fd)
-    return list(said.values())
+    return list(outputs.values())
 
 
 def serve(path: str) -> None:

@@ -97,7 +97,7 @@ class Terminal:
         self._ended = False
         self._changed = threading.Condition(threading.RLock())
         self._wake = os.pipe()
-        self._found = self._modes()
+        self._modes_before = self._modes()
         self.restored = False  # whether the terminal was left as it had been found
         # A session leader that opens a terminal gets it as its controlling one; so the shell opens it, after setsid.
         name = os.ttyname(slave)
@@ -120,14 +120,14 @@ class Terminal:
         return ESCAPES.sub("", self.raw).replace("\r", "")
 
     def expect(self, text: str, *, timeout: float = WAIT_S) -> None:
-        """Wait until this appears after what was expected before."""
+        """Wait until the text appears after the text that was expected before."""
         deadline = time.monotonic() + timeout
         with self._changed:
-            while (found := self.text.find(text, self._seen)) < 0:
+            while (position := self.text.find(text, self._seen)) < 0:
                 left = deadline - time.monotonic()
                 if left <= 0 or self._ended or not self._changed.wait(left):
                     raise AssertionError(f"{text!r} did not appear in:\n{self.text[self._seen :]}")
-            self._seen = found + len(text)
+            self._seen = position + len(text)
 
     def send(self, keys: str) -> None:
         os.write(self._master, keys.encode())
@@ -135,7 +135,7 @@ class Terminal:
     def wait(self, timeout: float = WAIT_S) -> int:
         """The exit status, when everything that it wrote has been read."""
         status = self.process.wait(timeout)
-        self.restored = self._modes() == self._found
+        self.restored = self._modes() == self._modes_before
         self._close_slave()
         self._reader.join(timeout)
         return status

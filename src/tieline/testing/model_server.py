@@ -38,8 +38,8 @@ class ModelApi(Protocol):
     def __init__(self, request: HttpRequest) -> None: ...
 
     @property
-    def told(self) -> tuple[int, int]:
-        """The tokens in and out that the agent has been told of so far."""
+    def reported_tokens(self) -> tuple[int, int]:
+        """The tokens in and out that the agent was given so far."""
         ...
 
     async def start(self) -> None: ...
@@ -96,9 +96,9 @@ class ScriptedModel:
         return self._server.url
 
     @property
-    def told(self) -> tuple[int, int]:
-        """The tokens in and out of all main-loop calls so far, as their agents were told of them."""
-        counts = [voice.told for voice in self._spoken]
+    def reported_tokens(self) -> tuple[int, int]:
+        """The tokens in and out of all main-loop calls so far, as their agents were given them."""
+        counts = [voice.reported_tokens for voice in self._spoken]
         return sum(each for each, _ in counts), sum(each for _, each in counts)
 
     def play(self, *replies: Reply) -> None:

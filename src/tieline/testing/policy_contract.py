@@ -52,8 +52,8 @@ class PolicyContract:
             metafunc.parametrize("policy", self.POLICIES, ids=name_of)
 
     async def test_policy(self, rig: Rig, web: "Web", tmp_path: Path, policy: Policy) -> None:
-        place = tmp_path / "place"
-        place.mkdir()
+        cwd = tmp_path / "place"
+        cwd.mkdir()
         asked: list[Capability] = []
 
         def decide(ask: Ask) -> bool:
@@ -62,15 +62,15 @@ class PolicyContract:
             return True
 
         tries: list[AnyStep] = [
-            Write(str(place / "written.txt"), "content\n"),
-            Run(f"{fetch_command(web.command_url)}; touch {place}/ran.txt"),
+            Write(str(cwd / "written.txt"), "content\n"),
+            Run(f"{fetch_command(web.command_url)}; touch {cwd}/ran.txt"),
         ]
         if fetches := "fetch" not in rig.limits:
             tries.append(Get(web.url))
         ends_turn = "goes_on_when_denied" in rig.limits
         seen: list[Event] = []
         options: dict[str, Any] = {**rig.options, "accept_unenforced": True}
-        async with open_session(rig.driver, cwd=place, policy=policy, on_ask=decide, **options) as session:
+        async with open_session(rig.driver, cwd=cwd, policy=policy, on_ask=decide, **options) as session:
             receipt = session.receipt
             for turn in [[step] for step in tries] if ends_turn else [tries]:
                 rig.play(*([step] for step in turn), *([] if ends_turn else [[Say("Tried all three.")]]))
@@ -81,10 +81,10 @@ class PolicyContract:
                 seen += events
 
         sandboxed = receipt.shell.means == "sandbox" and policy.file_write != "allow"
-        assert not (sandboxed and (place / "ran.txt").exists()), "the sandbox let a command write"
+        assert not (sandboxed and (cwd / "ran.txt").exists()), "the sandbox let a command write"
         happened: dict[Capability, bool] = {
-            "file_write": (place / "written.txt").exists(),
-            "shell": (place / "ran.txt").exists() or stopped_by_the_system(seen),
+            "file_write": (cwd / "written.txt").exists(),
+            "shell": (cwd / "ran.txt").exists() or stopped_by_the_system(seen),
             "network": web.fetched,
         }
         problems: list[str] = []

@@ -38,11 +38,11 @@ def limits(recipe: Recipe) -> frozenset[str]:
 
 
 def variables(recipe: Recipe, *, url: str, home: Path, beside: Path | None = None) -> dict[str, str]:
-    """What leads it to the model, of its environment; `beside` is the folder of its program."""
+    """The variables of its environment that lead it to the model; `beside` is the folder of its program."""
     values = {"url": url, "home": str(home)}
     caches = {name: (beside / folder).resolve() for name, folder in recipe.caches.items() if beside}
-    found = {name: str(folder) for name, folder in caches.items() if folder.is_dir()}
-    return {**{name: str(_filled(text, values)) for name, text in recipe.env.items()}, **found}
+    cache_variables = {name: str(folder) for name, folder in caches.items() if folder.is_dir()}
+    return {**{name: str(_filled(text, values)) for name, text in recipe.env.items()}, **cache_variables}
 
 
 def write_files(recipe: Recipe, *, url: str, home: Path) -> None:
@@ -77,7 +77,7 @@ def with_tools_before(tools: Mapping[ToolStep, ToolRecipe], replies: Iterable[Re
 
 
 def _values(step: AnyStep) -> tuple[ToolStep | None, dict[str, Any], list[dict[str, str]]]:
-    """What kind of tool it is for, what it says, and its items."""
+    """The kind of tool that a step needs, its values, and its items."""
     match step:
         case Write(path, content):
             added = "".join(f"+{line}\n" for line in content.splitlines())
@@ -90,8 +90,8 @@ def _values(step: AnyStep) -> tuple[ToolStep | None, dict[str, Any], list[dict[s
             return "inquire", {"question": question, "header": header}, [{"text": choice} for choice in choices]
         case Outline(steps, done):
             states = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
-            told = enumerate(zip(steps, states, strict=False))
-            return "outline", {}, [{"text": text, "state": state, "number": str(n)} for n, (text, state) in told]
+            numbered = enumerate(zip(steps, states, strict=False))
+            return "outline", {}, [{"text": text, "state": state, "number": str(n)} for n, (text, state) in numbered]
         case Propose(plan):
             return "propose", {"plan": plan}, []
         case _:

@@ -109,10 +109,10 @@ class Agent:
 
         try:
             with urllib.request.urlopen(step["url"], timeout=10) as response:
-                said = response.read().decode(errors="replace")
+                output = response.read().decode(errors="replace")
         except urllib.error.URLError as error:
-            said = str(error)
-        self.tell({"type": "tool.finished", "tool": "get", "output": said})
+            output = str(error)
+        self.tell({"type": "tool.finished", "tool": "get", "output": output})
 
     def do_fail(self, step: dict[str, Any]) -> int:
         self.tell({"type": "turn.failed", "error": {"message": f"{step['status']}: {step['message']}"}})

@@ -35,7 +35,8 @@ async def collect(events: AsyncIterator[Event], *, timeout: float = TURN_S) -> l
 
 
 def verify(seen: list[Event]) -> None:
-    """The promises: one start, one done at the end, a result per tool call, deltas that add up, JSON round trip."""
+    """Check what every turn promises: one start, one done at the end, a result per tool call, deltas that add up, and a
+    JSON round trip."""
     assert seen, "the turn was empty"
     kinds = [event.type for event in seen]
     assert isinstance(seen[0], TurnStarted), f"the turn began with {kinds[0]}"
@@ -51,11 +52,11 @@ def verify(seen: list[Event]) -> None:
         last = next(i for i, e in enumerate(seen) if isinstance(e, ToolResult) and e.id == call)
         assert first < last, f"the result of {call} came before the call"
     for delta, whole in ((TextDelta, Text), (ThinkingDelta, Thinking)):
-        told: dict[str, str] = {}
+        joined: dict[str, str] = {}
         for piece in of(seen, delta):
-            told[piece.item] = told.get(piece.item, "") + piece.text
+            joined[piece.item] = joined.get(piece.item, "") + piece.text
         items = {item.item: item.text for item in of(seen, whole)}
-        for item, text in told.items():
+        for item, text in joined.items():
             assert items.get(item) == text, f"the deltas of {item!r} do not add up to its {whole.__name__}"
     for event in seen:
         assert decode(encode(event)) == event
@@ -66,10 +67,10 @@ def of(seen: list[Event], kind: type[E]) -> list[E]:
 
 
 def the(seen: list[Event], kind: type[E]) -> E:
-    """The only one of its kind."""
-    found = of(seen, kind)
-    assert len(found) == 1, f"{len(found)} {kind.__name__} in {[event.type for event in seen]}"
-    return found[0]
+    """The only event of its kind."""
+    events = of(seen, kind)
+    assert len(events) == 1, f"{len(events)} {kind.__name__} in {[event.type for event in seen]}"
+    return events[0]
 
 
 def done(seen: list[Event]) -> Done:

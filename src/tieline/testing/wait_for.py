@@ -27,13 +27,13 @@ async def soon(true: Callable[[], bool], otherwise: str, *, within: float) -> No
     raise AssertionError(f"{otherwise} within {within:g} s")
 
 
-def at_work_in(place: Path) -> list[str]:
-    """Processes other than this one whose working directory is in there."""
-    found: list[str] = []
+def at_work_in(directory: Path) -> list[str]:
+    """Processes other than this one whose working directory is this directory or below it."""
+    processes: list[str] = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if int(entry.name) != os.getpid() and (entry / "cwd").readlink().is_relative_to(place):
-                found.append((entry / "cmdline").read_text().replace("\0", " "))
+            if int(entry.name) != os.getpid() and (entry / "cwd").readlink().is_relative_to(directory):
+                processes.append((entry / "cmdline").read_text().replace("\0", " "))
         except OSError:
             continue
-    return found
+    return processes

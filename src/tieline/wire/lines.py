@@ -26,7 +26,8 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Raises LineTooLong as soon as a line is; the stream is of no use after that."""
+        """The lines that the data completes. Raises LineTooLong as soon as a line is too long; nothing more can be read
+        from the stream then."""
         *lines, rest = data.split(b"\n")
         if lines and self._parts:
             self._parts.append(lines[0])
@@ -37,11 +38,11 @@ class LineSplitter:
             self._parts.append(rest)
             self._size += len(rest)
         if self._size > self._limit or (lines and max(map(len, lines)) > self._limit):
-            place = next((i for i, line in enumerate(lines) if len(line) > self._limit), len(lines))
-            start = lines[place] if place < len(lines) else b"".join(self._parts)
+            position = next((i for i, line in enumerate(lines) if len(line) > self._limit), len(lines))
+            start = lines[position] if position < len(lines) else b"".join(self._parts)
             self._parts.clear()
             self._size = 0
-            raise LineTooLong(start, self._limit, lines[:place])
+            raise LineTooLong(start, self._limit, lines[:position])
         return lines
 
     def end(self) -> list[bytes]:

@@ -49,7 +49,7 @@ class LyingRig:
         self.options: Mapping[str, Any] = {"env": scratch_env(folder / "home", path="/usr/bin:/bin", LIES=lies)}
 
     @property
-    def told(self) -> tuple[int, int]:
+    def reported_tokens(self) -> tuple[int, int]:
         return 0, 0
 
     @property

@@ -52,7 +52,7 @@ def _check_agents(file: str, team: p.Team) -> None:
             unknown = UnknownAgent(member.agent, known)
             key = f"members[{number}].agent"
             lines = key_lines(Path(file).read_text(encoding="utf-8"))
-            where = configuration.place(file, ("members", number, "agent"), lines)
+            where = configuration.file_and_line(file, ("members", number, "agent"), lines)
             raise UsageError(f"{where}: {key}: {unknown.message}", field=key, hint=unknown.hint)
 
 

@@ -28,9 +28,10 @@ def claude_program(command: Sequence[str], env: Mapping[str, str]) -> tuple[str,
     for part in command:  # the adapter, or Node and the adapter
         program = Path(shutil.which(part, path=env.get("PATH", "")) or part)
         for folder in program.resolve().parents if program.is_absolute() else ():
-            found = sorted((folder / PACKAGES).glob("claude-agent-sdk-*/claude"))
-            musl = [each for each in found if each.parent.name.endswith("-musl")]
-            glibc = [each for each in found if each not in musl]
+            programs = sorted((folder / PACKAGES).glob("claude-agent-sdk-*/claude"))
+            musl = [each for each in programs if each.parent.name.endswith("-musl")]
+            glibc = [each for each in programs if each not in musl]
             if chosen := (glibc or musl) if platform.libc_ver()[0] else (musl or glibc):
                 return (str(chosen[0]),)
-    return (*command, "--cli")  # it was installed by what starts it, such as npx: the adapter knows, but is slow
+    # A launcher such as npx installs the adapter at its start: the adapter itself knows the program, but is slow.
+    return (*command, "--cli")

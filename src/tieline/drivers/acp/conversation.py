@@ -114,8 +114,8 @@ class AcpConversation:
     def start_failed(self, reason: str) -> AgentStartFailed:
         status = self.process.returncode
         how = f"it exited with status {status}" if status is not None else reason or "it does not answer"
-        said = self.process.stderr.strip() or "\n".join(self._garbage_lines)
-        hint = f"Its last output: {said[-2000:]}" if said else ""
+        output = self.process.stderr.strip() or "\n".join(self._garbage_lines)
+        hint = f"Its last output: {output[-2000:]}" if output else ""
         if status is None and self.spec.mcp_servers:
             hint = f"It may be waiting for an MCP server ({', '.join(self.spec.mcp_servers)}). {hint}".strip()
         return AgentStartFailed(self.agent, how, hint=hint)
@@ -245,27 +245,27 @@ class AcpConversation:
             turn.fail(f"{type(error).__name__}: {error}", native_id=self.native_id)
 
     def _complete_turn(self, turn: Turn, result: Mapping[str, Any]) -> None:
-        """The turn is over. In version 1 of the protocol the prompt's response says so; in version 2 another
-        message will, so nothing but this knows about the end."""
-        told = self._normaliser
-        told.end()
+        """End the turn. In version 1 of the protocol the prompt's response says that it is over, in version 2 another
+        message will: so only this method knows about the end."""
+        normaliser = self._normaliser
+        normaliser.end()
         reason = code = result.get("stopReason", "")
-        tokens = told.tokens(result)
+        tokens = normaliser.tokens(result)
         status = OUTCOMES.get(reason, "error")
         error = STOP_REASONS.get(reason, f"it stopped: {reason}") if status == "error" else ""
-        denied = told.denied if status == "success" else told.any_denied if status == "interrupted" else ""
-        if denied:  # whatever the agent calls it: neither was the prompt answered, nor did anybody interrupt
+        denied = normaliser.denied if status == "success" else normaliser.any_denied if status == "interrupted" else ""
+        if denied:  # the agent may call it a success or an interruption; it is neither
             status, error, code = "error", f"the agent ended the turn because this was denied: {denied}", "denied"
-        elif status == "success" and told.unanswered:
+        elif status == "success" and normaliser.unanswered:
             status, error = "error", "the agent ended the turn without an answer"
-        elif status == "success" and told.told_error:
-            status, error, code = "error", told.told_error, "agent"
+        elif status == "success" and normaliser.reported_error:
+            status, error, code = "error", normaliser.reported_error, "agent"
         if error and not turn.interrupted:
             turn.emit(Error(error, code))
         self._keep_unheard(turn)
-        usage = told.usage_of(tokens)
-        if usage == "complete" and (status == "interrupted" or told.told_error):
-            usage = "partial"  # the model call that was broken off, or failed, told nothing of what it cost
+        usage = normaliser.usage_of(tokens)
+        if usage == "complete" and (status == "interrupted" or normaliser.reported_error):
+            usage = "partial"  # the model call that was broken off, or that failed, did not report its cost
         turn.done(status, error=error, tokens=tokens, usage=usage, native_id=self.native_id)
 
     def _keep_unheard(self, turn: Turn) -> None:

@@ -273,8 +273,8 @@ class Acp:
                     await asyncio.to_thread(self._record, talk)
 
     def _record(self, talk: AcpConversation) -> None:
-        told = talk.initialized.observed_features(talk.chooses_model, talk.shown)
-        self.observed.record(self.name, self._program_digest, talk.initialized.version, told)
+        features = talk.initialized.observed_features(talk.chooses_model, talk.shown)
+        self.observed.record(self.name, self._program_digest, talk.initialized.version, features)
 
     async def list_models(self, cwd: str, env: Mapping[str, str]) -> ModelList:
         """It tells them with a new session, which ends before anybody says a word in it: nothing needs to hold it."""
@@ -288,14 +288,14 @@ class Acp:
                 return talk.offered_models
 
     def _left_out(self, spec: Spec) -> tuple[str, ...] | None:
-        """What the agent does not read of the repository's own settings; None: they count, or it has no way to leave
+        """The repository's own settings that the agent does not read. None: it reads them all, or has no way to leave
         them out."""
         settings = self.preset.repository
         leaves_out = settings.env or settings.files or settings.session_meta
         if self._trusts_repository or spec.policy.shell == "allow" or not leaves_out:
             return None
-        found = settings_found(spec.cwd, settings.names, spec.env.get("HOME", ""))
-        return None if settings.no_servers and not found else found
+        names = settings_found(spec.cwd, settings.names, spec.env.get("HOME", ""))
+        return None if settings.no_servers and not names else names
 
     def _check_files(self, spec: Spec, left_out: tuple[str, ...] | None) -> None:
         """Files that would let it work unasked are refused. Raises PolicyUnenforceable."""
@@ -314,16 +314,16 @@ class Acp:
     def _notices(self, spec: Spec, left_out: tuple[str, ...] | None) -> tuple[Warning, ...]:
         if not left_out:
             return ()
-        told = settings_left_out(spec.cwd, left_out, spec.env.get("HOME", ""), self._trust)
+        warnings = settings_left_out(spec.cwd, left_out, spec.env.get("HOME", ""), self._trust)
         if not (spec.mcp_servers and self.preset.repository.no_servers):
-            return told
+            return warnings
         servers = ", ".join(spec.mcp_servers)
-        return (*told, Warning(f"{self.name} starts no MCP servers in a repository that is not trusted: {servers}"))
+        return (*warnings, Warning(f"{self.name} starts no MCP servers in a repository that is not trusted: {servers}"))
 
     def _instructed(self, spec: Spec) -> Spec:
-        """With the instructions that the agent leaves out together with the repository's settings."""
-        found = repository_instructions(spec.cwd, self.preset.repository.instructions)
-        return replace(spec, system="\n\n".join(filter(None, (found, spec.system))))
+        """The options, with the repository's instructions, which the agent leaves out together with its settings."""
+        instructions = repository_instructions(spec.cwd, self.preset.repository.instructions)
+        return replace(spec, system="\n\n".join(filter(None, (instructions, spec.system))))
 
     def _session_meta(self, cwd: str) -> Mapping[str, Any]:
         """What keeps the agent from the repository's settings, but for what they deny."""
@@ -361,17 +361,17 @@ class Acp:
             await cancel_and_wait(task, gone)
 
     async def _version(self, path: str, env: Mapping[str, str]) -> tuple[str, str]:
-        """(version, problem) as the program tells them."""
+        """The version that the program prints, and the problem if it prints none."""
         problem = ""
         rest = self._command[1:]
-        # A subcommand (`my-agent acp`) may know no --version, or speak ACP instead of saying it.
+        # A subcommand (`my-agent acp`) may have no option --version, or speak ACP instead of printing the version.
         for given in dict.fromkeys((rest, () if all(map(SUBCOMMAND.fullmatch, rest)) else rest)):
             try:
                 answer = await ask_version([path, *given, "--version"], {**self.preset.env, **env})
             except (OSError, ValueError) as error:
                 return "", problem or f"its version cannot be read: {error}"
-            if found := VERSION.search(" ".join(answer.lines[:5])):
-                return found[1], ""
+            if match := VERSION.search(" ".join(answer.lines[:5])):
+                return match[1], ""
             problem = problem or f"its version cannot be read (exit status {answer.status})"
         return "", problem
 

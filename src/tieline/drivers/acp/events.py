@@ -133,7 +133,7 @@ class AcpNormaliser:
         self._close_item()
         call: JsonObject = request["toolCall"]
         tool = self._get_tool(call, begins=True)
-        command = self._told_command(call)
+        command = self._command_in_text(call)
         if command and not _begins_with(tool.argument("command"), command, self._traits.cut_mark):
             tool = self._new_tool(call)  # its id is another call's, too
         tool.mcp = tool.mcp or self._is_mcp(request)
@@ -166,14 +166,14 @@ class AcpNormaliser:
         return self._denied
 
     @property
-    def told_error(self) -> str:
-        """The turn's last words, where they are an error of the agent's and not an answer of the model's: they are all
-        that the turn says, or came in one piece, as no model speaks."""
+    def reported_error(self) -> str:
+        """The turn's last text, if it is an error of the agent and not an answer of the model: it is the turn's only
+        text, or it came in one piece, which a model's answer does not."""
         if self._failed:
             return self._last_text or "the agent does not say why"
         alone = self._last_text if self._texts == 1 and not self._tools else ""
-        said = (alone, self._last_chunk.strip())
-        return next((text for text in said if text and _matches(self._traits.error_texts, text)), "")
+        candidates = (alone, self._last_chunk.strip())
+        return next((text for text in candidates if text and _matches(self._traits.error_texts, text)), "")
 
     @property
     def unanswered(self) -> bool:
@@ -334,15 +334,15 @@ class AcpNormaliser:
         tool = self._tools[id] = AcpToolCall(self._tool_name(call, id), id if uses == 1 else f"{id} ({uses})")
         return tool
 
-    def _told_command(self, call: JsonObject) -> str:
-        """The command, or its beginning, where the text of an ask tells it."""
+    def _command_in_text(self, call: JsonObject) -> str:
+        """The command, or its beginning, if the text of an ask contains it."""
         asked = AcpToolCall("", "")
         asked.merge(call)
-        told = (asked.text.partition(prefix)[2] for prefix in self._traits.command_prefixes)
-        return next(filter(None, told), "")
+        commands = (asked.text.partition(prefix)[2] for prefix in self._traits.command_prefixes)
+        return next(filter(None, commands), "")
 
-    def _is_mcp(self, told: JsonObject) -> bool:
-        return any(at_path(told, ("_meta", mark)) for mark in self._traits.mcp_marks)
+    def _is_mcp(self, call: JsonObject) -> bool:
+        return any(at_path(call, ("_meta", mark)) for mark in self._traits.mcp_marks)
 
     def _tool_name(self, call: JsonObject, id: str) -> str:
         mark = self._preset.name_separator
@@ -407,8 +407,8 @@ class AcpNormaliser:
             self._changes[path] = (first, diff)
         if patch or changes:
             self.shown.add("diffs")
-            told = {path.removeprefix(self._cwd): diff for path, (_, diff) in self._changes.items() if diff}
-            self._emit(Diff("".join(told.values()), tuple(told)))
+            diffs = {path.removeprefix(self._cwd): diff for path, (_, diff) in self._changes.items() if diff}
+            self._emit(Diff("".join(diffs.values()), tuple(diffs)))
 
     def _patch(self, tool: AcpToolCall) -> tuple[str, str] | None:
         """OpenCode shows only the edited fragment as its diff, and none of a new file; its metadata knows more."""
@@ -431,19 +431,19 @@ def _matches(patterns: Iterable[str], text: str) -> bool:
     return any(re.fullmatch(pattern, text, re.DOTALL) for pattern in patterns)
 
 
-def _begins_with(known: str, told: str, cut_mark: str) -> bool:
-    """Whether what is known of a command, if anything, is what an ask tells the beginning of. A cut may go through a
-    character, of which nothing can be said then."""
-    beginning = told.removesuffix(cut_mark).removesuffix(BROKEN_CHARACTER) if told.endswith(cut_mark) else told
+def _begins_with(known: str, excerpt: str, cut_mark: str) -> bool:
+    """Whether the known command begins with the excerpt that an ask shows; true for an unknown command. The excerpt may
+    be cut within a character, which is not compared then."""
+    beginning = excerpt.removesuffix(cut_mark).removesuffix(BROKEN_CHARACTER) if excerpt.endswith(cut_mark) else excerpt
     return not known or known.startswith(beginning)
 
 
 def _tokens(usage: Any) -> dict[str, int]:
-    """What is told of each field of Tokens."""
+    """The fields of Tokens that the agent reports."""
     if not isinstance(usage, dict):
         return {}
-    told = cast("Mapping[str, Any]", usage)
-    found = {
-        field: [told[name] for name in names if isinstance(told.get(name), int)] for field, names in TOKENS.items()
+    counts = cast("Mapping[str, Any]", usage)
+    by_field = {
+        field: [counts[name] for name in names if isinstance(counts.get(name), int)] for field, names in TOKENS.items()
     }
-    return {field: numbers[0] for field, numbers in found.items() if numbers}
+    return {field: numbers[0] for field, numbers in by_field.items() if numbers}

@@ -160,13 +160,13 @@ def _check_model(talk: AcpConversation, session: SessionResult) -> None:
 
 
 def offered_models(session: SessionResult) -> ModelList:
-    """By the session's options, or in the older way."""
+    """The models that the session's options offer, or that the older field `models` lists."""
     for option in mappings(session.get("configOptions")):
         if option.get("category") == "model":
             listed = mappings(option.get("options"))
             entries = [
-                one for entry in listed for one in mappings(entry.get("options")) or [entry]
-            ]  # some are in groups
+                choice for entry in listed for choice in mappings(entry.get("options")) or [entry]
+            ]  # an entry may be a group of choices
             return ModelList(names=model_names(entry.get("value") for entry in entries))
     names = (
         entry.get("modelId")
@@ -187,16 +187,16 @@ async def _set_mode(talk: AcpConversation, peer: Peer, session: SessionResult) -
 
 
 async def _set_option(talk: AcpConversation, peer: Peer, session: SessionResult, what: str, value: str) -> None:
-    """Choose a model or a mode: by the session's options, or by the older way of an own method."""
-    place = {"sessionId": talk.native_id}
+    """Choose a model or a mode: by the session's options, or by the older method `session/set_model` or `_mode`."""
+    params = {"sessionId": talk.native_id}
     for option in session.get("configOptions") or ():
         if option.get("category") == what:
-            change = {**place, "configId": option["id"], "value": value}
+            change = {**params, "configId": option["id"], "value": value}
             await peer.request("session/set_config_option", change, timeout=REQUEST_S)
             return
     if not session.get(f"{what}s"):
         raise Unsupported(talk.agent, what, hint=f"It offers no {what}s to choose from.")
-    await peer.request(f"session/set_{what}", {**place, f"{what}Id": value}, timeout=REQUEST_S)
+    await peer.request(f"session/set_{what}", {**params, f"{what}Id": value}, timeout=REQUEST_S)
 
 
 def _start_error(talk: AcpConversation, error: RpcError) -> AgentStartFailed:

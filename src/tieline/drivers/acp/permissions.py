@@ -156,11 +156,15 @@ async def _drawn_edit(tool: AcpToolCall, edit: Edit, preset: Preset, cwd: str) -
 
 
 def _describe_call(tool: AcpToolCall) -> JsonObject:
-    """What an agent that gives no input says in its place: Gemini has it in a text, for some tools as JSON."""
+    """What an agent says about a call instead of giving its input: Gemini writes a text, for some tools JSON."""
     with suppress(msgspec.DecodeError):
         return {**msgspec.json.decode(tool.text, type=dict[str, Any]), **({"title": tool.title} if tool.title else {})}
-    told = {"title": tool.title, "text": tool.text, "locations": [place.get("path") for place in tool.locations]}
-    return {name: value for name, value in told.items() if value}
+    description = {
+        "title": tool.title,
+        "text": tool.text,
+        "locations": [location.get("path") for location in tool.locations],
+    }
+    return {name: value for name, value in description.items() if value}
 
 
 def _withheld(preset: Preset, tool: AcpToolCall) -> str:

@@ -126,8 +126,8 @@ def receipt(preset: Preset, policy: Policy, *, trusts_repository: bool = False) 
 def overriding_rules(
     preset: Preset, cwd: str = "", root: Path = Path("/"), home: str = "", more: Sequence[str] = ()
 ) -> str:
-    """The file, if there is one, that takes the place of our rules, that ours would hide, or by which the agent works
-    unasked: an administrator's, one of the user's, or one of the session's repository."""
+    """The file, if there is one, that replaces our rules, that our rules would hide, or that lets the agent work
+    without asking. It may be an administrator's, the user's or the repository's."""
     for pattern in (*preset.overriding_files, *more):
         if pattern.startswith("/"):
             folders = [root]
@@ -136,8 +136,8 @@ def overriding_rules(
         else:
             folders = repository_folders(cwd) if cwd else []
         for folder in folders:
-            if found := next(iter(sorted(folder.glob(pattern.removeprefix("~").removeprefix("/")))), None):
-                return f"/{found.relative_to(root)}"
+            if file := next(iter(sorted(folder.glob(pattern.removeprefix("~").removeprefix("/")))), None):
+                return f"/{file.relative_to(root)}"
     return ""
 
 

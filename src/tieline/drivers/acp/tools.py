@@ -81,11 +81,14 @@ class AcpToolCall:
             self.arguments = {**msgspec.json.decode(self.described, type=dict[str, Any]), **self.arguments}
         self.content = [block for block in self.content if block.get("type") != "content"]
 
-    def take_replacements(self, told: Replacements) -> None:
-        """What an edit of one file replaces is told by its input alone."""
-        if self.kind != "edit" or len(self.locations) != 1 or self.arguments.get("command") != told.command:
+    def take_replacements(self, replacements: Replacements) -> None:
+        """Take the diffs of an edit of one file from its input: the agent reports them nowhere else."""
+        if self.kind != "edit" or len(self.locations) != 1 or self.arguments.get("command") != replacements.command:
             return
-        entries = [(each.get(told.old), each.get(told.new)) for each in mappings(self.arguments.get(told.entries))]
+        entries = [
+            (each.get(replacements.old), each.get(replacements.new))
+            for each in mappings(self.arguments.get(replacements.entries))
+        ]
         if all(isinstance(old, str) and old and isinstance(new, str) for old, new in entries):
             path = self.locations[0]["path"]
             self.content = [{"type": "diff", "path": path, "oldText": old, "newText": new} for old, new in entries]
@@ -117,8 +120,8 @@ class AcpToolCall:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        found = [block["path"] for block in self.content if block.get("type") == "diff"]
-        return tuple(dict.fromkeys(found or [place["path"] for place in self.locations]))
+        changed = [block["path"] for block in self.content if block.get("type") == "diff"]
+        return tuple(dict.fromkeys(changed or [location["path"] for location in self.locations]))
 
     @property
     def diffs(self) -> list[TextChange]:
@@ -130,11 +133,12 @@ class AcpToolCall:
 
     @property
     def made_everywhere(self) -> list[bool]:
-        """Of each change, whether it is made wherever its text is. Some tell it of all, some (Vibe) of each."""
+        """For each change, whether it replaces every occurrence of its text. Some agents say so once for all changes,
+        others (Vibe) for each."""
         changes = mappings(self.arguments.get("changes")) or [self.arguments]
-        told = [any(change.get(name) is True for name in EVERYWHERE) for change in changes]
+        flags = [any(change.get(name) is True for name in EVERYWHERE) for change in changes]
         count = len(self.diffs)
-        return told if len(told) == count else [any(told)] * count
+        return flags if len(flags) == count else [any(flags)] * count
 
     @property
     def metadata(self) -> JsonObject:

@@ -122,19 +122,19 @@ class ClaudeCodeConversation:
         self._connected = True
 
     async def offered_models(self) -> ModelList:
-        """As it named them in the handshake: nothing is asked for."""
+        """The models that the agent named in its handshake; no request is needed."""
         assert self._client is not None
-        told: Any = await self._client.get_server_info() or {}
-        return model_list((one.get("value"), _efforts(one)) for one in mappings(told.get("models")))
+        info: Any = await self._client.get_server_info() or {}
+        return model_list((model.get("value"), _efforts(model)) for model in mappings(info.get("models")))
 
     async def warm_up(self) -> None:
         """It counts its instructions and tools, for which it makes them. A summary it counts without its vendor."""
         await self._transport.request({"subtype": "get_context_usage", "detail": "summary"})
 
     def _start_failed(self, otherwise: str) -> AgentStartFailed:
-        said = [event.message for event in self._held_events if isinstance(event, Error)]
+        errors = [event.message for event in self._held_events if isinstance(event, Error)]
         rubbish = [line.decode(errors="replace") for line in self._garbage_lines]
-        words = "\n".join([*said, self._process.stderr.strip(), *rubbish])
+        words = "\n".join([*errors, self._process.stderr.strip(), *rubbish])
         status = self._process.returncode
         how = (
             otherwise if status is None or len(self._garbage_lines) > MAX_GARBAGE else f"it exited with status {status}"
@@ -260,7 +260,7 @@ class ClaudeCodeConversation:
                 turn.emit(event)
 
     def _on_result(self, events: list[Event], done: Done, message: JsonDict) -> None:
-        """A result. It may be of a turn that the agent took by itself (a background task woke it), not of ours."""
+        """Handle a result. It may belong to a turn that the agent began itself, woken by a background task."""
         turn = self._turn
         heard = message.get("user_message_uuids") or ()
         ours = not self._reports_start or self._prompt_id in self._started_messages or self._prompt_id in heard
@@ -270,11 +270,11 @@ class ClaudeCodeConversation:
         self._emit(events)
         self._steers.difference_update(heard)
         if self._steers and not turn.interrupted and done.status == "success":
-            return  # what was said too late for this answer gets one of its own
+            return  # a steering message that came too late for this answer gets an answer of its own
         self._emit(self._normaliser.turn_diff())
         usage = "partial" if turn.interrupted else done.usage
-        told = {name: getattr(done, name) for name in ("error", "text", "tokens", "native_id", "turns")}
-        turn.done(done.status, usage=usage, **told)
+        fields = {name: getattr(done, name) for name in ("error", "text", "tokens", "native_id", "turns")}
+        turn.done(done.status, usage=usage, **fields)
         self._normaliser.next_turn()
 
     def _on_garbage(self, line: bytes) -> None:

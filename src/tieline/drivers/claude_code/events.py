@@ -200,9 +200,9 @@ class ClaudeCodeNormaliser:
             if self._refused(tool, call, message):
                 status = "denied"
         events: list[Event] = [ToolResult(tool, status, output, parent)]
-        told = message.get("tool_use_result")
-        if call is not None and status == "ok" and isinstance(told, dict):
-            result = cast(JsonDict, told)
+        raw_result = message.get("tool_use_result")
+        if call is not None and status == "ok" and isinstance(raw_result, dict):
+            result = cast(JsonDict, raw_result)
             if "structuredPatch" in result:
                 self._paths[result["filePath"]] = None
                 self._diffs.append(patch_diff(result))

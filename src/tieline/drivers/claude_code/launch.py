@@ -165,10 +165,10 @@ def executable(name: str, options: ClaudeCodeOptions, env: Mapping[str, str]) ->
         return (str(bundled),)
     import shutil  # seldom needed, and slow to import
 
-    found = shutil.which("claude", path=env.get("PATH", ""))
-    if found is None:
+    program = shutil.which("claude", path=env.get("PATH", ""))
+    if program is None:
         raise AgentMissing(name, "there is no `claude` in the SDK nor on the PATH", hint=INSTALL)
-    return (found,)
+    return (program,)
 
 
 def _sdk_home() -> Path | None:

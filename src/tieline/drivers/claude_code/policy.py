@@ -105,9 +105,9 @@ class ToolPermissions:
         return "ask"
 
     async def build_ask(
-        self, name: str, given: Mapping[str, Any], said: Mapping[str, Any], context: PermissionContext
+        self, name: str, given: Mapping[str, Any], original: Mapping[str, Any], context: PermissionContext
     ) -> Ask:
-        """The ask for a permission request. `said` is the call as the model made it."""
+        """The ask for a permission request. `original` is the input of the call as the model made it."""
         self._ask_count += 1
         tool = context.tool_use_id or ""
         number = f"ask-{self._ask_count}-{tool}"
@@ -115,18 +115,18 @@ class ToolPermissions:
             questions = _questions(given)
             return Ask(number, "question", questions[0].text if questions else name, tool=tool, questions=questions)
         if name == EXIT_PLAN:
-            plan = str(given.get("plan") or said.get("plan") or "")
+            plan = str(given.get("plan") or original.get("plan") or "")
             return Ask(number, "plan", "Approve the plan?", tool=tool, input=given, plan=plan)
         drawn = await preview_edit(name, given, self._cwd)
         action = drawn.edit if drawn else tool_action(name, given)
-        said_of_it = context.decision_reason or context.description or context.title or ""
+        reason = context.decision_reason or context.description or context.title or ""
         blocked = f"It concerns {context.blocked_path}." if context.blocked_path else ""
         scopes = self._scopes(name, given, context.suggestions)
         ask = Ask(
             number,
             "permission",
             name,
-            " ".join(filter(None, (said_of_it, blocked, drawn.note if drawn else ""))),
+            " ".join(filter(None, (reason, blocked, drawn.note if drawn else ""))),
             tool,
             action,
             given,

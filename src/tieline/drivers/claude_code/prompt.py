@@ -38,6 +38,6 @@ def _attachment_block(attachment: Attachment) -> JsonDict:
     return block if block["type"] == "image" or not attachment.name else {**block, "title": attachment.name}
 
 
-def hook_output(event: str, **said: Any) -> JsonDict:
-    """What a hook of ours answers."""
-    return {"hookSpecificOutput": {"hookEventName": event, **said}}
+def hook_output(event: str, **fields: Any) -> JsonDict:
+    """The answer of one of our hooks."""
+    return {"hookSpecificOutput": {"hookEventName": event, **fields}}

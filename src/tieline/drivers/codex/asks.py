@@ -196,13 +196,14 @@ def _elicitation(params: JsonObject, normaliser: CodexNormaliser) -> AskAndRespo
 
 
 def _find_mcp_call(server: str, message: str, given: JsonObject, normaliser: CodexNormaliser) -> tuple[str, Mcp]:
-    """The call that is asked about, which names neither its id nor, but in words for people, its tool."""
-    found = [(tool, action) for tool, action in normaliser.actions.items() if isinstance(action, Mcp)]
-    found = [(tool, action) for tool, action in found if action.server == server and f'"{action.tool}"' in message]
-    for tool, action in found:
+    """The call that an ask is about. The ask names neither the call's id nor, except in its text for people, the
+    tool."""
+    calls = [(tool, action) for tool, action in normaliser.actions.items() if isinstance(action, Mcp)]
+    calls = [(tool, action) for tool, action in calls if action.server == server and f'"{action.tool}"' in message]
+    for tool, action in calls:
         if (call := normaliser.calls.get(tool)) is not None and call.arguments == given:
             return tool, action
-    return found[0] if len(found) == 1 else ("", Mcp(server, ""))
+    return calls[0] if len(calls) == 1 else ("", Mcp(server, ""))
 
 
 def _form_question(field: str, shape: JsonObject) -> Question:

@@ -168,10 +168,10 @@ class CodexConversation:
         try:
             if turn.prompt.system:
                 await self._request("thread/inject_items", items=[developer_message(turn.prompt.system)])
-            told = await self._request(
+            response = await self._request(
                 "turn/start", input=content(self._pending_reasons.prepend_to(turn.prompt)), **more
             )
-            self._adopt_turn(turn, told["turn"]["id"])
+            self._adopt_turn(turn, response["turn"]["id"])
         except RpcError as error:
             turn.fail(error.message, code=str(error.code), native_id=self.native_id)
         except TimeoutError:
@@ -192,14 +192,14 @@ class CodexConversation:
             if self._foreign_turn is not None and self._foreign_turn["id"] == turn_id:
                 self._on_turn_ended(self._foreign_turn)
 
-    def _on_turn_ended(self, told: Mapping[str, Any]) -> None:
+    def _on_turn_ended(self, ended_turn: Mapping[str, Any]) -> None:
         turn = self._turn
-        if turn is None or turn.ended or told["id"] != self._turn_id:
-            self._foreign_turn = told  # a turn that we gave up, or did not ask for
+        if turn is None or turn.ended or ended_turn["id"] != self._turn_id:
+            self._foreign_turn = ended_turn  # a turn that we gave up, or that the agent began itself
             return
         self._read_rollout()
         self._withdraw_asks()
-        status, message, code = turn_outcome(told)
+        status, message, code = turn_outcome(ended_turn)
         if status in ("error", "max_budget") and not self._main.failure:
             turn.emit(Error(message or "the turn failed", code))
         tokens = self._meter.tokens if status == "success" else None
@@ -223,14 +223,14 @@ class CodexConversation:
         self._read_rollout()
         normaliser = self._threads.get(thread, self._main)
         try:
-            found = parse_request(method, params, normaliser, self._spec.policy)
+            parsed_request = parse_request(method, params, normaliser, self._spec.policy)
         except (LookupError, TypeError, AttributeError):
-            found = None  # another version's shape
-        if found is None:
+            parsed_request = None  # another version of Codex has another shape
+        if parsed_request is None:
             normaliser.emit(Other({"method": method, "params": params}, SOURCE))
             normaliser.emit(Warning(f"Codex asked for {method}, which Tieline does not know; it was refused"))
             raise RpcError(method, -32601, "this client does not support it")
-        ask, respond = found
+        ask, respond = parsed_request
         normaliser.show_call(ask.tool)
         turn = self._turn
         if turn is None:

@@ -113,15 +113,15 @@ class Codex:
                 await conversation.close(last=server.users == 1)
 
     async def list_models(self, cwd: str, env: Mapping[str, str]) -> ModelList:
-        """Those that it shows to people. It takes others too: what a name means is for the provider to say."""
+        """The models that Codex shows to people. It takes others too: the provider decides what a name means."""
         async with self._lease(Spec(cwd=cwd, env=env)) as server:
             try:
                 await server.ready()
-                told: Any = await server.peer.request("model/list", {"limit": MAX_MODELS}, timeout=LIST_S)
+                response: Any = await server.peer.request("model/list", {"limit": MAX_MODELS}, timeout=LIST_S)
                 return model_list(
-                    (one.get("model"), [level.get("reasoningEffort") for level in mappings(levels)])
-                    for one in mappings(told.get("data"))
-                    for levels in [one.get("supportedReasoningEfforts")]
+                    (model.get("model"), [level.get("reasoningEffort") for level in mappings(levels)])
+                    for model in mappings(response.get("data"))
+                    for levels in [model.get("supportedReasoningEfforts")]
                 )
             except (PeerGone, RpcError, TimeoutError, AttributeError) as error:
                 raise AgentStartFailed(self.name, f"it does not list its models:  {error or 'no answer'}") from None

@@ -65,18 +65,19 @@ def launch_command(
     native = _native_binary(script) if script.endswith("/codex.js") else ""
     if not native:
         return [path, *rest, *ARGS, *args], dict(env)
-    told = {"CODEX_MANAGED_BY_NPM": "1", "CODEX_MANAGED_PACKAGE_ROOT": script.rsplit("/", 2)[0]}
-    return [native, *rest, *ARGS, *args], {**env, **told}
+    package_env = {"CODEX_MANAGED_BY_NPM": "1", "CODEX_MANAGED_PACKAGE_ROOT": script.rsplit("/", 2)[0]}
+    return [native, *rest, *ARGS, *args], {**env, **package_env}
 
 
 def _native_binary(script: str) -> str:
-    """The program that the npm package's script would start: in the package for this platform, as Node finds it."""
+    """The program that the npm package's script would start: from the package for this platform, looked for as Node
+    does."""
     package, target = TARGETS.get((sys.platform, machine()), ("", ""))
     root = script.rsplit("/", 2)[0]
-    places = [f"{root.rpartition('/')[0]}/codex-{package}"]
+    folders = [f"{root.rpartition('/')[0]}/codex-{package}"]
     parent = root
     while parent:
         parent = parent.rpartition("/")[0]
-        places.append(f"{parent}/node_modules/@openai/codex-{package}")
-    programs = (f"{place}/vendor/{target}/bin/codex" for place in (*places, root))
+        folders.append(f"{parent}/node_modules/@openai/codex-{package}")
+    programs = (f"{folder}/vendor/{target}/bin/codex" for folder in (*folders, root))
     return next((program for program in programs if target and os.access(program, os.X_OK)), "")

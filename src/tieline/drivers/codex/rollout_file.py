@@ -51,6 +51,6 @@ class RolloutFile:
                 data = file.read(self._offset - begin)
         except OSError:
             return
-        found = data.find(turn.encode())  # every line of a turn may name it: the first one is where it begins
-        if found >= 0:
-            self._offset = begin + data.rfind(b"\n", 0, found) + 1
+        position = data.find(turn.encode())  # any line may name the turn: the first such line is its beginning
+        if position >= 0:
+            self._offset = begin + data.rfind(b"\n", 0, position) + 1

@@ -92,16 +92,16 @@ class CodexServer:
             nonsense.cancel()
 
     async def failed(self, error: Exception) -> AgentStartFailed:
-        """Why it did not come up, with its last words."""
+        """The error that says why the server did not start, with its last output."""
         if isinstance(error, RpcError):
             return AgentStartFailed(self._agent, error.message)
-        said = f"; it printed {self._garbage_lines[0][:200]!r}" if self._garbage_lines else ""
+        printed = f"; it printed {self._garbage_lines[0][:200]!r}" if self._garbage_lines else ""
         if isinstance(error, TimeoutError):
-            return AgentStartFailed(self._agent, f"no answer within {START_S:g} s{said}", hint=self._stderr_hint())
+            return AgentStartFailed(self._agent, f"no answer within {START_S:g} s{printed}", hint=self._stderr_hint())
         await self._process.wait(STATUS_S)
         status = self._process.returncode
         how = "closed its output" if status is None else f"exited with status {status}"
-        return AgentStartFailed(self._agent, f"it {how} before it was ready{said}", hint=self._stderr_hint())
+        return AgentStartFailed(self._agent, f"it {how} before it was ready{printed}", hint=self._stderr_hint())
 
     async def close(self) -> None:
         self._closing = True
@@ -182,5 +182,5 @@ class CodexServer:
             listener.died(self.death)
 
     def _stderr_hint(self) -> str:
-        said = self._process.stderr.strip()
-        return f"Its last output: {said[-2000:]}" if said else ""
+        output = self._process.stderr.strip()
+        return f"Its last output: {output[-2000:]}" if output else ""

@@ -39,10 +39,10 @@ FEATURES = {
 }
 
 
-def thread_params(spec: Spec, told: CodexControls, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """What a thread is started, resumed or forked with."""
-    config: dict[str, Any] = {**_dotted(overrides), **FEATURES, **told.config}
-    if not told.trusts_repositories:
+def thread_params(spec: Spec, codex_controls: CodexControls, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters with which a thread is started, resumed or forked."""
+    config: dict[str, Any] = {**_dotted(overrides), **FEATURES, **codex_controls.config}
+    if not codex_controls.trusts_repositories:
         # Codex takes a folder for trusted that it has once opened without a sandbox.
         config["projects"] = {str(folder): {"trust_level": "untrusted"} for folder in repository_folders(spec.cwd)}
     if spec.effort:
@@ -51,9 +51,9 @@ def thread_params(spec: Spec, told: CodexControls, overrides: Mapping[str, Any])
         config[f"mcp_servers.{name}"] = _mcp_server(name, server)
     params: dict[str, Any] = {
         "cwd": spec.cwd,
-        "approvalPolicy": told.approval,
+        "approvalPolicy": codex_controls.approval,
         "approvalsReviewer": "user",
-        "sandbox": told.sandbox,
+        "sandbox": codex_controls.sandbox,
         "config": config,
     }
     if spec.model:
@@ -65,10 +65,12 @@ def thread_params(spec: Spec, told: CodexControls, overrides: Mapping[str, Any])
     return {**params, "experimentalRawEvents": True}
 
 
-def opening_request(spec: Spec, told: CodexControls, overrides: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def opening_request(
+    spec: Spec, codex_controls: CodexControls, overrides: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
     """The request that opens a conversation: its method and parameters."""
     method = "thread/fork" if spec.fork else "thread/resume" if spec.resume else "thread/start"
-    return method, thread_params(spec, told, overrides)
+    return method, thread_params(spec, codex_controls, overrides)
 
 
 def prestart_input(spec: Spec, options: CodexOptions | None = None) -> bytes:

@@ -172,11 +172,12 @@ class OpenCode:
         return await asyncio.to_thread(settings_left_out, spec.cwd, PROJECT_SETTINGS, home, TRUST)
 
     async def _instructed(self, spec: Spec) -> Spec:
-        """With the instructions that our own server leaves out together with a repository's settings."""
+        """The options, with the repository's instructions, which our own server leaves out together with its
+        settings."""
         if not self._leaves_out(spec):
             return spec
-        found = await asyncio.to_thread(repository_instructions, spec.cwd, INSTRUCTIONS)
-        return replace(spec, system="\n\n".join(filter(None, (found, spec.system))))
+        instructions = await asyncio.to_thread(repository_instructions, spec.cwd, INSTRUCTIONS)
+        return replace(spec, system="\n\n".join(filter(None, (instructions, spec.system))))
 
     async def _open_session(
         self, server: OpenCodeServer, stream: EventStream, spec: Spec, ask: AskFn, body: Mapping[str, Any]
@@ -226,8 +227,8 @@ class OpenCode:
         spec = Spec(cwd=cwd, env=env)
         async with self._server(spec) as shared:
             try:
-                place = CWD if await self._file_that_runs(spec) else cwd
-                return model_list((await _models(shared.server, place)).items(), certain=True)
+                directory = CWD if await self._file_that_runs(spec) else cwd
+                return model_list((await _models(shared.server, directory)).items(), certain=True)
             except (OpenCodeError, ServerUnreachable) as error:
                 raise AgentStartFailed(self.name, f"it does not list its models:  {error}") from error
 
@@ -295,11 +296,12 @@ class _SharedServer:
 
 
 async def _models(server: OpenCodeServer, cwd: str) -> dict[str, tuple[str, ...]]:
-    """Of all providers that are set up, also by the directory's own configuration: each with its efforts."""
-    told = await server.request("GET", "/config/providers", cwd)
+    """The models, each with its efforts, of all providers that are set up, also by the directory's own
+    configuration."""
+    response = await server.request("GET", "/config/providers", cwd)
     return {
         f"{provider['id']}/{name}": tuple(model.get("variants") or ())
-        for provider in mappings(told["providers"])
+        for provider in mappings(response["providers"])
         for name, model in cast("Mapping[str, Mapping[str, Any]]", provider["models"]).items()
     }
 

@@ -58,28 +58,28 @@ def _preview(tool: str, given: JsonObject, metadata: JsonObject, plain: Edit, cw
 
 
 def _restore_indentation(patch: str, text: str, path: str) -> tuple[str, str]:
-    """The hunks with the indentation that the file has, and what has to be said about them."""
+    """The hunks with the indentation that the file has, and a note about them for the reader; empty: none is needed."""
     start = HUNK.search(patch)
     hunks = split_lines(patch[start.start() :].rstrip("\n") + "\n") if start else []
     before = split_lines(text)
     lacking = ""
     number = 0
-    for place, line in enumerate(hunks):
-        if found := HUNK.match(line):
-            number = int(found[1]) - 1
+    for index, line in enumerate(hunks):
+        if header := HUNK.match(line):
+            number = int(header[1]) - 1
         elif line[:1] in (" ", "-"):
             now = before[number] if number < len(before) else ""
             number += 1
-            said = line[1:]
-            if now.rstrip("\n") != said.rstrip("\n"):
-                lost = now[: len(now.rstrip("\n")) - len(said.rstrip("\n"))]
-                if not said.strip() and not now.strip():
+            content = line[1:]
+            if now.rstrip("\n") != content.rstrip("\n"):
+                lost = now[: len(now.rstrip("\n")) - len(content.rstrip("\n"))]
+                if not content.strip() and not now.strip():
                     pass
-                elif not lost or lost.strip() or now.rstrip("\n") != lost + said.rstrip("\n"):
+                elif not lost or lost.strip() or now.rstrip("\n") != lost + content.rstrip("\n"):
                     return "".join(hunks), f"{path} has changed since OpenCode read it: the lines may be elsewhere."
                 else:
                     lacking = lost
-                hunks[place] = line[0] + now.rstrip("\n") + "\n"
+                hunks[index] = line[0] + now.rstrip("\n") + "\n"
     if lacking:
         hunks = [f"+{lacking}{line[1:]}" if line.startswith("+") and line.strip() != "+" else line for line in hunks]
         what = f"OpenCode leaves out {len(lacking)} characters of indentation before all added lines."

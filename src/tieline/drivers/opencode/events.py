@@ -147,25 +147,25 @@ class OpenCodeNormaliser:
         return text.end(part["text"], name, self._parents.get(part["sessionID"], ""))
 
     def feed_part(self, part: dict[str, Any]) -> Sequence[Event]:
-        """A part from the message list. An open text may have had deltas that we did not hear."""
-        told = self._part({"part": part})
+        """Take a part from the message list. A text that is still open may have had deltas that did not reach us."""
+        events = self._part({"part": part})
         if (text := self._texts.get(part.get("id", ""))) is not None:
             text.complete = False
-        return told
+        return events
 
     def _once(self, part: JsonObject, *events: Event) -> Sequence[Event]:
         self._ended.add(part["id"])
         return events
 
     def _step(self, part: dict[str, Any]) -> Sequence[Event]:
-        """The end of a model call, with what it cost."""
+        """Take the end of a model call, with its cost."""
         tokens, cache = part["tokens"], part["tokens"]["cache"]
         new = (tokens["input"], tokens["output"], cache["read"], cache["write"], tokens["reasoning"], part["cost"])
         self._totals = [old + more for old, more in zip(self._totals, new, strict=True)]
-        given, said, read, written, thought, cost = self._totals
+        input_tokens, output_tokens, read, written, thought, cost = self._totals
         self.tokens = Tokens(
-            input=int(given),
-            output=int(said),
+            input=int(input_tokens),
+            output=int(output_tokens),
             cache_read=int(read),
             cache_write=int(written),
             reasoning=int(thought),
@@ -194,7 +194,7 @@ class OpenCodeNormaliser:
         parent = self._parents.get(part["sessionID"], "")
         key = (part["messageID"], part["callID"])
         use = self.tools.get(key)
-        told: list[Event] = []
+        events: list[Event] = []
         if use is None:
             tool: str = part["tool"]
             arguments: JsonObject = state["input"]
@@ -202,7 +202,7 @@ class OpenCodeNormaliser:
                 tool = arguments["tool"]
                 arguments = {}
             use = self.tools[key] = ToolUse(name, tool, tool_action(tool, arguments, self.servers), arguments, parent)
-            told.append(use)
+            events.append(use)
         metadata: JsonObject = state.get("metadata") or {}
         if use.name == "task" and "sessionId" in metadata:
             child = metadata["sessionId"]
@@ -212,12 +212,12 @@ class OpenCodeNormaliser:
             self._parents[child] = name
         if status == "running":
             if output := metadata.get("output"):
-                told += self._output(name, output)
-            return told
+                events += self._output(name, output)
+            return events
         self._ended.add(name)
         self._outputs.pop(name, None)
-        told.append(self._result(part["tool"], use, state, metadata))
-        return told
+        events.append(self._result(part["tool"], use, state, metadata))
+        return events
 
     def _output(self, name: str, output: str) -> Sequence[Event]:
         """OpenCode tells the last part of what was printed so far, again and again; we tell what is new."""
@@ -293,9 +293,9 @@ class _OpenText:
         self.complete = whole  # heard from its beginning
 
     def end(self, text: str, name: str, parent: str) -> Sequence[Event]:
-        told = "".join(self.deltas)
-        if told == text or (told and told.strip() == text.strip()):  # it may have been trimmed at its end
-            return (self.item(told, name, parent),) if told else ()
-        if text.startswith(told):
-            return (self.delta(text[len(told) :], name, parent), self.item(text, name, parent))
+        streamed = "".join(self.deltas)
+        if streamed == text or (streamed and streamed.strip() == text.strip()):  # it may have been trimmed at its end
+            return (self.item(streamed, name, parent),) if streamed else ()
+        if text.startswith(streamed):
+            return (self.delta(text[len(streamed) :], name, parent), self.item(text, name, parent))
         return (self.item(text, name, parent),)

@@ -78,10 +78,10 @@ def reads_project(env: Mapping[str, str]) -> bool:
 def resolve_command(env: Mapping[str, str], command: Sequence[str] = (), name: str = PROGRAM) -> tuple[str, ...]:
     """The program and its leading arguments. Raises AgentMissing."""
     wanted, *arguments = command or (PROGRAM,)
-    found = shutil.which(wanted, path=env.get("PATH", ""))
-    if found is None:
+    program = shutil.which(wanted, path=env.get("PATH", ""))
+    if program is None:
         raise AgentMissing(name, f"there is no executable {wanted!r} on the PATH", hint=INSTALL)
-    return (native_binary(found), *arguments)
+    return (native_binary(program), *arguments)
 
 
 def native_binary(path: str) -> str:

@@ -44,16 +44,16 @@ async def resync(talk: Resyncing, turn: Turn, pending: OpenCodeAsks, stream: Eve
 
 async def _messages(talk: Resyncing, session: str, since: str, began: int = 0) -> list[JsonObject]:
     """The turn's messages of a session and its subagents."""
-    found: list[JsonObject] = await talk.request("GET", f"/session/{session}/message")
-    known = [each["info"]["id"] for each in found]
-    found = [each for each in found[known.index(since) + 1 if since in known else 0 :] if _created(each) >= began]
-    for part in [part for each in found for part in each["parts"]]:
+    messages: list[JsonObject] = await talk.request("GET", f"/session/{session}/message")
+    known = [each["info"]["id"] for each in messages]
+    messages = [each for each in messages[known.index(since) + 1 if since in known else 0 :] if _created(each) >= began]
+    for part in [part for each in messages for part in each["parts"]]:
         state: JsonObject = part.get("state") or {}
         metadata: JsonObject = state.get("metadata") or {}
         child: str = metadata.get("sessionId", "")
         if child and part.get("tool") == "task":
-            found += await _messages(talk, child, "", state["time"]["start"])
-    return found
+            messages += await _messages(talk, child, "", state["time"]["start"])
+    return messages
 
 
 def _created(message: JsonObject) -> int:

@@ -118,12 +118,14 @@ class OpenCodeServer:
         except httpx2.TransportError as error:
             raise ServerUnreachable(self.gone or str(error) or type(error).__name__) from error
         try:
-            told = decode_line(self._decoder, answer.content) if answer.content else None
+            reply = decode_line(self._decoder, answer.content) if answer.content else None
         except msgspec.DecodeError:
-            told = answer.text[:500]
+            reply = answer.text[:500]
         if answer.is_success:
-            return told
-        raise OpenCodeError(answer.status_code, _error_reason(told) or f"HTTP {answer.status_code} for {method} {path}")
+            return reply
+        raise OpenCodeError(
+            answer.status_code, _error_reason(reply) or f"HTTP {answer.status_code} for {method} {path}"
+        )
 
     def subscribe(self, directory: str) -> Any:
         """An open event stream, as an async context manager."""
@@ -166,28 +168,29 @@ class OpenCodeServer:
         self._connect()
 
     async def _wait_for_url(self, process: Process) -> str:
-        """Its address. What it prints after that is read and dropped, so that it never waits for us."""
-        found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._watching = asyncio.create_task(self._watch(process, found))
+        """The server's address. Its later output is read and dropped, so that the server never blocks on a full
+        pipe."""
+        url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._watching = asyncio.create_task(self._watch(process, url))
         try:
             async with asyncio.timeout(START_S):
-                return await found
+                return await url
         except TimeoutError:
             raise AgentStartFailed(
                 self.agent, f"it did not print its address within {START_S:g} s", hint=INSTALL
             ) from None
 
-    async def _watch(self, process: Process, found: asyncio.Future[str]) -> None:
+    async def _watch(self, process: Process, url: asyncio.Future[str]) -> None:
         count, first = 0, b""
         problem: AgentError | None = None
         try:
             async for batch in process.lines():
                 for line in batch:
-                    if found.done():
+                    if url.done():
                         break
                     first, count = first or line, count + 1
                     if LISTENING in line:
-                        found.set_result(line.partition(LISTENING)[2].decode().strip())
+                        url.set_result(line.partition(LISTENING)[2].decode().strip())
                     elif count > MAX_PREAMBLE:
                         raise LineTooLong(first, MAX_PREAMBLE, [])
         except LineTooLong:
@@ -198,10 +201,10 @@ class OpenCodeServer:
         await process.wait(None)
         died = AgentDied(self.agent, process.returncode, process.stderr)
         self.gone = f"{died}\n  Open it again with resume= to go on."
-        if not found.done():
+        if not url.done():
             words = process.stderr.strip() or first.decode(errors="replace")
             hint = f"Its last output: {words[-2000:]}" if words else INSTALL
-            found.set_exception(
+            url.set_exception(
                 problem or AgentStartFailed(self.agent, f"it did not come up: {_death_reason(died)}", hint=hint)
             )
         for tell in self._gone_callbacks:
@@ -236,11 +239,11 @@ def _import_client() -> None:
     import httpx2  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
-def _error_reason(told: Any) -> str:
-    """What an error answer says; OpenCode has several shapes of them."""
-    if not isinstance(told, dict):
-        return told if isinstance(told, str) else ""
-    answer = cast(dict[str, Any], told)
+def _error_reason(reply: Any) -> str:
+    """The text of an error answer, which has several shapes in OpenCode."""
+    if not isinstance(reply, dict):
+        return reply if isinstance(reply, str) else ""
+    answer = cast(dict[str, Any], reply)
     name = str(answer.get("name") or answer.get("_tag") or "")
     data = answer.get("data")
     if not isinstance(data, dict):

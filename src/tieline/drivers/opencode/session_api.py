@@ -67,11 +67,11 @@ class SessionApi:
 
 
 async def read_diff(files: Callable[[], Awaitable[Any]]) -> Diff | None:
-    """What has changed since a message, as OpenCode's snapshots know it: also what commands did. None where it does
-    not say."""
+    """What has changed since a message, by OpenCode's snapshots, which include the changes of commands. None: OpenCode
+    does not say."""
     with suppress(OpenCodeError, ServerUnreachable, TimeoutError, KeyError):
         async with asyncio.timeout(DIFF_S):
-            found = await files()
-        if patch := "".join(each.get("patch") or "" for each in found):
-            return Diff(patch, tuple(each["file"] for each in found))
+            diffs = await files()
+        if patch := "".join(each.get("patch") or "" for each in diffs):
+            return Diff(patch, tuple(each["file"] for each in diffs))
     return None

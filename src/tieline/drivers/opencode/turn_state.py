@@ -78,26 +78,27 @@ class TurnState:
             self.failure = (message, name)
         return False
 
-    def end(self, turn: Turn, told: OpenCodeNormaliser) -> None:
-        """Say how it ended."""
+    def end(self, turn: Turn, normaliser: OpenCodeNormaliser) -> None:
+        """End the turn with its outcome."""
         if self.limit is not None:
             status, why = self.limit
-            turn.done(status, error=why, tokens=told.tokens, native_id=self._root, turns=told.steps)
+            turn.done(status, error=why, tokens=normaliser.tokens, native_id=self._root, turns=normaliser.steps)
         elif self.failure is not None and not turn.interrupted:
             turn.fail(self.failure[0], code=self.failure[1], native_id=self._root)
         elif turn.interrupted or self.aborted:
-            turn.done("interrupted", native_id=self._root, turns=told.steps)
+            turn.done("interrupted", native_id=self._root, turns=normaliser.steps)
         else:
-            turn.done("success", tokens=told.tokens, native_id=self._root, turns=told.steps)
+            turn.done("success", tokens=normaliser.tokens, native_id=self._root, turns=normaliser.steps)
 
 
-def past_limit(spec: Spec, told: OpenCodeNormaliser) -> tuple[Outcome, str] | None:
-    """Whether a model call that is over was one too many, and why. One that ends the turn by itself never is."""
-    if told.step_reason != "tool-calls":
+def past_limit(spec: Spec, normaliser: OpenCodeNormaliser) -> tuple[Outcome, str] | None:
+    """The limit that the finished model call has reached, and why. None: no limit is reached, or the call ended the
+    turn."""
+    if normaliser.step_reason != "tool-calls":
         return None
-    cost = told.tokens.cost_usd if told.tokens else None
-    if spec.max_turns is not None and told.steps >= spec.max_turns:
-        return "max_turns", f"it was not done after {told.steps} model calls"
+    cost = normaliser.tokens.cost_usd if normaliser.tokens else None
+    if spec.max_turns is not None and normaliser.steps >= spec.max_turns:
+        return "max_turns", f"it was not done after {normaliser.steps} model calls"
     if spec.max_budget_usd is not None and cost is not None and cost >= spec.max_budget_usd:
         return "max_budget", f"it has cost {cost:g} USD"
     return None

@@ -1,5 +1,5 @@
 // Tieline's part inside Pi: it asks before a tool is used.
-// What it is told stands in the file that TIELINE_PI_CONFIG names; commands that Pi runs do not see the variable.
+// Its settings are in the file that TIELINE_PI_CONFIG names; commands that Pi runs do not see the variable.
 import { readFileSync } from "node:fs";
 
 const config = JSON.parse(readFileSync(process.env.TIELINE_PI_CONFIG, "utf8"));

@@ -47,7 +47,7 @@ class PiConversation:
         self._ask = ask
         self._rpc = PiRpc(process, self, self._drain)
         self._turn: Turn | None = None
-        self._told = PiNormaliser(lambda event: None, spec.cwd)
+        self._normaliser = PiNormaliser(lambda event: None, spec.cwd)
         self._running: asyncio.Task[None] | None = None
         self._cancelling: asyncio.Task[None] | None = None
         self._accepted = asyncio.Event()  # the prompt of this turn was taken, or refused
@@ -72,13 +72,13 @@ class PiConversation:
 
     async def offered_models(self) -> ModelList:
         try:
-            told = await self._rpc.request("get_available_models")
+            response = await self._rpc.request("get_available_models")
         except (PiGone, PiRefused, TimeoutError) as error:
             raise await self._start_failed(error) from None
         return model_list(
-            (f"{one.get('provider')}/{one.get('id')}", ["off"] if one.get("reasoning") is False else None)
-            for one in mappings(told.get("models"))
-            if one.get("provider") and one.get("id")
+            (f"{model.get('provider')}/{model.get('id')}", ["off"] if model.get("reasoning") is False else None)
+            for model in mappings(response.get("models"))
+            if model.get("provider") and model.get("id")
         )
 
     async def close(self) -> None:
@@ -97,7 +97,7 @@ class PiConversation:
 
     def turn(self, prompt: Prompt) -> Turn:
         turn = self._turn = Turn(prompt, self._ask)
-        self._told = PiNormaliser(turn.emit, self.spec.cwd)
+        self._normaliser = PiNormaliser(turn.emit, self.spec.cwd)
         self._accepted = asyncio.Event()
         self._began = False
         self._running = asyncio.create_task(self._run(turn, prompt.with_inline_system()))
@@ -159,21 +159,23 @@ class PiConversation:
             self._accepted.set()
 
     def _complete(self, turn: Turn) -> None:
-        """Pi has settled: it will do nothing more by itself."""
-        told = self._told
-        if told.failure and not turn.interrupted:
-            turn.emit(Error(told.failure, "agent"))
-        status = "error" if told.failure else "success"
-        turn.done(status, error=told.failure, tokens=told.tokens, usage=told.usage, native_id=self.native_id)
+        """End the turn: Pi has settled, which means that it does nothing more by itself."""
+        normaliser = self._normaliser
+        if normaliser.failure and not turn.interrupted:
+            turn.emit(Error(normaliser.failure, "agent"))
+        status = "error" if normaliser.failure else "success"
+        turn.done(
+            status, error=normaliser.failure, tokens=normaliser.tokens, usage=normaliser.usage, native_id=self.native_id
+        )
 
     async def _died(self, turn: Turn) -> None:
         await self.process.wait(EXIT_S)
         died = AgentDied(self.agent, self.process.returncode, self.process.stderr)
         again = f"Open the session again with resume={self.native_id!r}."
         turn.emit(Error(f"{died}\n  {again}", "died"))
-        told = self._told
-        usage = "partial" if told.tokens else "unknown"
-        turn.done("error", tokens=told.tokens, usage=usage, native_id=self.native_id)
+        normaliser = self._normaliser
+        usage = "partial" if normaliser.tokens else "unknown"
+        turn.done("error", tokens=normaliser.tokens, usage=usage, native_id=self.native_id)
 
     async def _drain(self) -> None:
         if self._turn is not None:
@@ -183,8 +185,8 @@ class PiConversation:
         await self.process.wait(EXIT_S)
         status = self.process.returncode
         how = f"it exited with status {status}" if status is not None else str(error) or "it does not answer"
-        said = self.process.stderr.strip() or "\n".join(self._garbage)
-        return AgentStartFailed(self.agent, how, hint=f"Its last output: {said[-2000:]}" if said else "")
+        output = self.process.stderr.strip() or "\n".join(self._garbage)
+        return AgentStartFailed(self.agent, how, hint=f"Its last output: {output[-2000:]}" if output else "")
 
     # --- what Pi says (rpc.RecordHandler) --------------------------------------------------------------------
 
@@ -199,7 +201,7 @@ class PiConversation:
         else:
             self._began = self._began or record.get("type") == "agent_start"
             try:
-                self._told.feed(record)
+                self._normaliser.feed(record)
             except (KeyError, TypeError, ValueError, AttributeError):  # of a shape we do not know
                 turn.emit(Other(record, str(record.get("type"))))
 
@@ -221,8 +223,8 @@ class PiConversation:
         if request.get("method") in DIALOGS:
             self._spawn(self._answer(turn, request))
         elif turn is not None and request.get("method") == "notify":
-            said = str(request.get("message") or "")
-            turn.emit(Status("notice", said) if request.get("notifyType") != "error" else Warning(said))
+            message = str(request.get("message") or "")
+            turn.emit(Status("notice", message) if request.get("notifyType") != "error" else Warning(message))
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -248,7 +250,7 @@ class PiConversation:
         if drawn := await preview_edit(name, given, self.spec.cwd):
             preview, change = drawn
             action, note, withheld = preview.edit, preview.note, preview.withheld
-            self._told.propose(call["id"], change)
+            self._normaliser.propose(call["id"], change)
         ask = Ask(
             self._next_id(),
             "permission",

@@ -154,5 +154,5 @@ class PiNormaliser:
         first = self._changes[path][0] if path in self._changes else change.before
         self._changes[path] = (first, change.after)
         diffs = {path: unified_diff(path, old, new) for path, (old, new) in self._changes.items()}
-        told = {path: diff for path, diff in diffs.items() if diff}
-        self._emit(Diff("".join(told.values()), tuple(told)))
+        changed = {path: diff for path, diff in diffs.items() if diff}
+        self._emit(Diff("".join(changed.values()), tuple(changed)))

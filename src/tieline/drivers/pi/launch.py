@@ -49,7 +49,8 @@ class PiLaunch(Struct, frozen=True):
 
 
 def launch_command(command: Sequence[str], args: Sequence[str], spec: Spec, directory: str) -> PiLaunch:
-    """What to start. `directory` is where its files may be written; pure, it writes none itself."""
+    """The command, the environment and the files of the agent. The caller writes the files, which belong in
+    `directory`."""
     argv = [*command, *ARGS, "--extension", str(EXTENSION)]
     free = is_free(spec.policy)
     if not free:
@@ -66,11 +67,11 @@ def launch_command(command: Sequence[str], args: Sequence[str], spec: Spec, dire
     if spec.disallowed_tools:
         argv += ["--exclude-tools", ",".join(spec.disallowed_tools)]
     config = str(Path(directory, "tieline-pi.json"))
-    told: dict[str, Any] = {"mark": MARK, "unasked": UNASKED}
+    settings: dict[str, Any] = {"mark": MARK, "unasked": UNASKED}
     if free:
-        told["known"] = KNOWN  # nothing is held back: Pi's other tools need nobody's permission
-    files = {config: msgspec.json.encode(told).decode()}
-    if spec.system:  # in a file: as an argument a text that names a file would be read as one
+        settings["known"] = KNOWN  # everything is allowed: Pi's other tools ask for no permission
+    files = {config: msgspec.json.encode(settings).decode()}
+    if spec.system:  # in a file: an argument that is the name of a file would be replaced by that file's text
         path = str(Path(directory, "tieline-system.md"))
         files[path] = spec.system
         argv += ["--append-system-prompt", path]

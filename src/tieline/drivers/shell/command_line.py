@@ -204,16 +204,16 @@ def _tables(match: Match) -> Iterable[Mapping[str, Any]]:
 
 def _placeholders(templates: Iterable[str]) -> set[str]:
     """The placeholders in these arguments."""
-    return {found[2] for template in templates for found in _PLACEHOLDER.finditer(template) if found[2]}
+    return {match[2] for template in templates for match in _PLACEHOLDER.finditer(template) if match[2]}
 
 
 def _fill(argv: list[str], templates: Iterable[str], values: Mapping[str, str]) -> None:
-    """Add the arguments. One whose value is empty is left out."""
+    """Add the arguments. An argument whose placeholder has an empty value is left out."""
     for template in templates:
         if any(not values[name] for name in _placeholders([template])):
             continue
-        # In one pass: what looks like a placeholder inside a prompt stays what it is.
-        argument = _PLACEHOLDER.sub(lambda found: values[found[2]] if found[2] else f"{{{found[1]}}}", template)
+        # In one pass: a prompt that contains what looks like a placeholder is not changed.
+        argument = _PLACEHOLDER.sub(lambda match: values[match[2]] if match[2] else f"{{{match[1]}}}", template)
         free = template.startswith(("{prompt}", "{system}"))
         if free and argument.startswith("-") and argv[-1:] != ["--"]:
             argument = f" {argument}"

@@ -234,5 +234,5 @@ def _start_hint(error: Exception) -> str:
 
 
 def _stderr_hint(process: Process) -> str:
-    said = process.stderr.strip()
-    return f"Its last output: {said[-2000:]}" if said else ""
+    output = process.stderr.strip()
+    return f"Its last output: {output[-2000:]}" if output else ""

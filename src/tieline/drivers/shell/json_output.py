@@ -119,9 +119,9 @@ class ShellNormaliser:
         if rules is None:
             rules = self._rules_for(kind)
         if self._session is not None and not self.native_id:
-            found = self._session(message)
-            if isinstance(found, str):
-                self.native_id = found
+            session_id = self._session(message)
+            if isinstance(session_id, str):
+                self.native_id = session_id
         if self._usage and not self._usage_at_end:
             self.tokens = self._tokens(message) or self.tokens
         events: list[Event] = []
@@ -154,24 +154,24 @@ class ShellNormaliser:
         return events
 
     def _whole(self, text: str) -> list[Event]:
-        """The text that deltas announced. If they announced another (an answer that was cut off and begun anew), that
-        one is an item of its own: what was told is not taken back."""
+        """The whole text that deltas announced. If they announced another text (an answer was cut off and begun anew),
+        that text becomes an item of its own: an event is never taken back."""
         events: list[Event] = []
         if self._pieces:
-            told = self._flush_deltas()
-            if told.text.strip() == text.strip():
-                return [told]
-            events.append(told)
+            streamed = self._flush_deltas()
+            if streamed.text.strip() == text.strip():
+                return [streamed]
+            events.append(streamed)
         events.append(Text(text, self._text_item))
         self._text_item = self._new_item("text")
         return events
 
     def _flush_deltas(self) -> Text:
-        """The deltas since the last whole text, as one."""
-        told = Text("".join(self._pieces), self._text_item)
+        """The deltas since the last whole text, as one item."""
+        item = Text("".join(self._pieces), self._text_item)
         self._pieces.clear()
         self._text_item = self._new_item("text")
-        return told
+        return item
 
     def _new_item(self, kind: str) -> str:
         self._count += 1
@@ -199,17 +199,17 @@ class ShellNormaliser:
         tokens = self._tokens(message) if self._usage else None
         error = ""
         if role == "error":
-            told = self._error_text(message) if self._error_text else None
-            error = _joined(told) or msgspec.json.encode(message)[:2000].decode(errors="replace")
+            reason = self._error_text(message) if self._error_text else None
+            error = _joined(reason) or msgspec.json.encode(message)[:2000].decode(errors="replace")
         self.end = ShellTurnEnd(role == "error", error, tokens)
 
     def _tokens(self, message: dict[str, Any]) -> Tokens | None:
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for name, get in self._usage.items():
             value = get(message)
             if isinstance(value, int | float) and not isinstance(value, bool):
-                found[name] = float(value) if name == "cost_usd" else int(value)
-        return Tokens(**found) if found else None
+                fields[name] = float(value) if name == "cost_usd" else int(value)
+        return Tokens(**fields) if fields else None
 
 
 # --- fields and matches ------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ _Rule = tuple[Role, list[_Conditions], Getter | None]
 
 
 def compile_path(path: str) -> Getter:
-    """A function that takes the field out of a message; None when it is not there. Raises BadPath."""
+    """A function that reads the field from a message: None if the message does not have it. Raises BadPath."""
     if not _PATH.fullmatch(path):
         raise BadPath(f"{path!r} is not a field path such as item.text or message.content[].text")
     head, many, rest = path.partition("[]")
@@ -235,14 +235,14 @@ def compile_path(path: str) -> Getter:
             return None
         if each is None:
             return elements
-        found: list[Any] = []
+        values: list[Any] = []
         for element in elements:
             value = each(element)
             if nested:
-                found.extend(value or ())
+                values.extend(value or ())
             elif value is not None:
-                found.append(value)
-        return found
+                values.append(value)
+        return values
 
     return get
 
@@ -274,8 +274,8 @@ def _tables(match: Match) -> list[_Conditions]:
 def _any_matches(tables: list[_Conditions], message: dict[str, Any]) -> bool:
     for table in tables:
         for _, value, get in table:
-            found = get(message)
-            if found != value and (found is None if value == "*" else value != "" or found is not None):
+            actual = get(message)
+            if actual != value and (actual is None if value == "*" else value != "" or actual is not None):
                 break
         else:
             return True

@@ -88,13 +88,13 @@ class _Renderer:
         for child in node.children:
             here = (*path, child.key)
             if self.is_ours(here, child.value.value):
-                self._there.setdefault(_place(here), []).append(child.value)
+                self._there.setdefault(_without_indexes(here), []).append(child.value)
             else:
                 self._collect(child.value, here)
 
     def __call__(self, value: Any, path: JsonPath) -> str:
         if self.is_ours(path, value):
-            there = self._there.get(_place(path), [])
+            there = self._there.get(_without_indexes(path), [])
             return self._entry(value, there.pop(0) if there else None)
         if isinstance(value, Mapping):
             members = cast("Mapping[str, Any]", value).items()
@@ -122,8 +122,8 @@ class _Renderer:
         return _dump(ours)
 
 
-def _place(path: JsonPath) -> JsonPath:
-    """Items of an array are one place."""
+def _without_indexes(path: JsonPath) -> JsonPath:
+    """The path with 0 for every index: all items of an array count as one entry."""
     return tuple(0 if isinstance(part, int) else part for part in path)
 
 
@@ -172,14 +172,14 @@ def _insertion(text: str, container: Node, parts: Sequence[str]) -> tuple[int, s
 
 
 def _indent(text: str, container: Node) -> str:
-    """That of the first one inside, or one step more than the line of the bracket."""
+    """The indentation of the first entry, or one step more than that of the line with the bracket."""
     if container.children:
         begin = _line_start(text, container.children[0].start)
         own = text[begin : container.children[0].start]
         if begin > container.start and not own.strip(" \t"):
             return own
-    found = INDENT.match(text, _line_start(text, container.start))
-    outer = found[0] if found else ""
+    match = INDENT.match(text, _line_start(text, container.start))
+    outer = match[0] if match else ""
     return outer + ("\t" if outer.endswith("\t") else "  ")
 
 

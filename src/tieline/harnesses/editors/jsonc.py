@@ -69,10 +69,10 @@ class _Parser:
         raise self._error(at, "a value is missing" if start else "the file ends in the middle of a value")
 
     def _string(self, at: int) -> Node:
-        found = STRING.match(self._text, at)
-        if found is None:
+        match = STRING.match(self._text, at)
+        if match is None:
             raise self._error(at, "this string is not valid")
-        return Node(at, found.end(), json.loads(found[0]))
+        return Node(at, match.end(), json.loads(match[0]))
 
     def _container(self, start: int, depth: int, close: str) -> Node:
         children: list[Child] = []
@@ -100,8 +100,8 @@ class _Parser:
         return Node(start, at + 1, [child.value.value for child in children], children)
 
     def _blank(self, at: int) -> int:
-        found = BLANK.match(self._text, at)
-        return found.end() if found else at
+        match = BLANK.match(self._text, at)
+        return match.end() if match else at
 
     def _error(self, at: int, what: str) -> CannotEdit:
         return CannotEdit(f"it is not valid JSON: {what} ({position(self._text, at)})")

@@ -10,7 +10,7 @@ from .marks import END, OPENING, opening, users_of
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Block:
     start: int
     """Of the first comment."""
     end: int
@@ -39,41 +39,41 @@ class MarkedBlock:
     def install(self, text: str | None) -> str:
         if text is None:
             return self._block({self._harness}, "\n")
-        found = _find(text)
-        if found is None:
+        current = _find(text)
+        if current is None:
             newline = line_break(text)
             return f"{text}{newline}{self._block({self._harness}, newline)}"
-        return self._renewed(text, found, found.users | {self._harness})
+        return self._renewed(text, current, current.users | {self._harness})
 
     def uninstall(self, text: str) -> str | None:
-        found = _find(text)
-        if found is None or self._harness not in found.users:
+        current = _find(text)
+        if current is None or self._harness not in current.users:
             return text
-        if left := found.users - {self._harness}:
-            return self._renewed(text, found, left)
-        before, after = text[: found.start], text[found.end :]
-        after = "".join(f"{line}{found.newline}" for line in self._added(found)) + after
-        return put_together(before, after, found.newline) if before or after else None
+        if left := current.users - {self._harness}:
+            return self._renewed(text, current, left)
+        before, after = text[: current.start], text[current.end :]
+        after = "".join(f"{line}{current.newline}" for line in self._added(current)) + after
+        return put_together(before, after, current.newline) if before or after else None
 
-    def _renewed(self, text: str, found: _Found, users: Set[str]) -> str:
-        if self._between(found) is None:
-            block = self._block(users, found.newline, self._added(found))
-        else:  # theirs stays at its place
-            block = _written(users, found.newline, found.lines, self._body)
-        return text[: found.start] + block + text[found.end :]
+    def _renewed(self, text: str, current: _Block, users: Set[str]) -> str:
+        if self._between(current) is None:
+            block = self._block(users, current.newline, self._added(current))
+        else:  # the lines of others stay where they are
+            block = _written(users, current.newline, current.lines, self._body)
+        return text[: current.start] + block + text[current.end :]
 
-    def _added(self, found: _Found) -> list[str]:
-        """What others wrote between the comments."""
-        if found.is_untouched:
+    def _added(self, current: _Block) -> list[str]:
+        """The lines that others wrote between the comments."""
+        if current.is_untouched:
             return []
-        between = self._between(found)
-        return [line for line in found.lines if line not in self._body] if between is None else between
+        between = self._between(current)
+        return [line for line in current.lines if line not in self._body] if between is None else between
 
-    def _between(self, found: _Found) -> list[str] | None:
-        """The other lines, where all of ours are there. None: they are not."""
+    def _between(self, current: _Block) -> list[str] | None:
+        """The lines of others, if all of ours are still there. None: some of ours are missing."""
         ours = list(reversed(self._body))
         others: list[str] = []
-        for line in found.lines:
+        for line in current.lines:
             if ours and line == ours[-1]:
                 ours.pop()
             else:
@@ -88,13 +88,13 @@ def _written(users: Set[str], newline: str, lines: Sequence[str], ours: Sequence
     return newline.join([f"<!-- {opening(users)} -->", *lines, f"<!-- {END} {_sum(ours)} -->", ""])
 
 
-def _find(text: str) -> _Found | None:
+def _find(text: str) -> _Block | None:
     match = BLOCK.search(text)
     if match is None:
         return None
     lines = [line.removesuffix("\r") for line in match["lines"].split("\n")[:-1]]
     untouched = match["sum"] == _sum(lines)
-    return _Found(match.start(), match.end(), match["newline"], users_of(match), lines, untouched)
+    return _Block(match.start(), match.end(), match["newline"], users_of(match), lines, untouched)
 
 
 def _sum(lines: Sequence[str]) -> str:

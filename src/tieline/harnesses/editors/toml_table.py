@@ -142,9 +142,9 @@ class TomlArray:
         return [each for each in file.array(self._name) if self._is_ours(each)]
 
     def _statements(self, file: "_File") -> list[Statement]:
-        """Those of our tables."""
+        """The statements of our tables."""
         tables = iter(self._is_ours(table) for table in file.array(self._name))
-        found: list[Statement] = []
+        own: list[Statement] = []
         inside = ours = False
         for statement, path in file.statements:
             if statement.header:
@@ -152,8 +152,8 @@ class TomlArray:
                 if path == (self._name,):
                     ours = next(tables, False)
             if inside and ours:
-                found.append(statement)
-        return found
+                own.append(statement)
+        return own
 
     def _not_an_array(self) -> CannotEdit:
         words = self._block("\n")

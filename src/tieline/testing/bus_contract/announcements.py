@@ -32,13 +32,13 @@ class Ear:
         self._subject = subject
 
     async def all(self) -> list[Announcement]:
-        """What was said up to now."""
+        """The announcements up to now."""
         last = END + uuid4().bytes
         await self._speaker.announce(self._subject, last)
-        found: list[Announcement] = []
-        while not found or found[-1].data != last:
-            found.append(await first(self._heard))
-        return [announcement for announcement in found if not announcement.data.startswith((START, END))]
+        announcements: list[Announcement] = []
+        while not announcements or announcements[-1].data != last:
+            announcements.append(await first(self._heard))
+        return [announcement for announcement in announcements if not announcement.data.startswith((START, END))]
 
 
 class AnnouncementContract(BusContractBase):
@@ -50,14 +50,14 @@ class AnnouncementContract(BusContractBase):
 
     async def test_those_who_listen_hear_it_in_order(self, bus: Bus, other: Bus, family: str) -> None:
         async with (
-            listening(bus, other, f"{family}.a", f"{family}.a") as one,
-            listening(bus, other, f"{family}.>", f"{family}.b") as two,
+            listening(bus, other, f"{family}.a", f"{family}.a") as exact,
+            listening(bus, other, f"{family}.>", f"{family}.b") as wildcard,
         ):
-            said = [str(n).encode() for n in range(200)]
-            for data in said:
+            payloads = [str(n).encode() for n in range(200)]
+            for data in payloads:
                 await bus.announce(f"{family}.a", data)
-            assert await one.all() == [Announcement(f"{family}.a", data) for data in said]
-            assert [a.data for a in await two.all()] == said
+            assert await exact.all() == [Announcement(f"{family}.a", data) for data in payloads]
+            assert [a.data for a in await wildcard.all()] == payloads
 
     @pytest.mark.parametrize(
         ("pattern", "hits"),
@@ -150,22 +150,22 @@ class Ends(BusContractBase):
     async def test_the_ends_of_patterns(self, bus: Bus, family: str) -> None:
         seqs = {n: await bus.publish(f"{family}.{n % 3}.x", b"") for n in range(30)}
         for pattern, oldest, newest in ((">", 0, 29), ("*.x", 0, 29), ("1.x", 1, 28), ("2.>", 2, 29)):
-            found = await bus.first(f"{family}.{pattern}"), await bus.last(f"{family}.{pattern}")
-            assert found == (seqs[oldest], seqs[newest])
+            ends = await bus.first(f"{family}.{pattern}"), await bus.last(f"{family}.{pattern}")
+            assert ends == (seqs[oldest], seqs[newest])
 
     async def test_sparse_ones_in_a_long_log(self, bus: Bus, family: str) -> None:
         async def common() -> None:
             await asyncio.gather(*(bus.publish(f"{family}.common.{n % 7}", b"") for n in range(400)))
 
         await common()
-        one = await bus.publish(f"{family}.rare.1", b"")
+        older = await bus.publish(f"{family}.rare.1", b"")
         await common()
-        two = await bus.publish(f"{family}.rare.2", b"")
+        newer = await bus.publish(f"{family}.rare.2", b"")
         await common()
-        assert (await bus.first(f"{family}.rare.*"), await bus.last(f"{family}.rare.*")) == (one, two)
-        assert (await bus.first(f"{family}.rare.2"), await bus.last(f"{family}.rare.1")) == (two, one)
+        assert (await bus.first(f"{family}.rare.*"), await bus.last(f"{family}.rare.*")) == (older, newer)
+        assert (await bus.first(f"{family}.rare.2"), await bus.last(f"{family}.rare.1")) == (newer, older)
         await asyncio.gather(*(bus.publish(f"{family}.common.{n % 7}", b"") for n in range(400)))
-        assert (await bus.first(f"{family}.rare.*"), await bus.last(f"{family}.rare.*")) == (one, two)
+        assert (await bus.first(f"{family}.rare.*"), await bus.last(f"{family}.rare.*")) == (older, newer)
 
     async def test_after_trimming(self, bus: Bus, family: str) -> None:
         seqs = [await bus.publish(f"{family}.{n % 2}", b"") for n in range(10)]

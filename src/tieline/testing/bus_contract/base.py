@@ -40,12 +40,12 @@ async def first(source: AsyncIterator[T]) -> T:
 
 
 async def some(source: AsyncGenerator[T, None], count: int) -> list[T]:
-    """The next `count`, and the source is closed."""
-    found: list[T] = []
+    """The next `count` items; then the source is closed."""
+    items: list[T] = []
     async with aclosing(source), asyncio.timeout(BOUND):
-        while len(found) < count:
-            found.append(await anext(source))
-    return found
+        while len(items) < count:
+            items.append(await anext(source))
+    return items
 
 
 async def all_of(source: AsyncGenerator[T, None]) -> list[T]:

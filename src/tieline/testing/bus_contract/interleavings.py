@@ -100,11 +100,11 @@ class Interleaving:
 
     async def check(self) -> None:
         """After each round: the log and the table are what the model says."""
-        found = await all_of(self.bus.read(f"{self.family}.>", follow=False))
-        assert [record.seq for record in found] == sorted(self.model.records)
-        for record in found:
+        records = await all_of(self.bus.read(f"{self.family}.>", follow=False))
+        assert [record.seq for record in records] == sorted(self.model.records)
+        for record in records:
             subject, data = self.model.records[record.seq]
-            if record.data != data:  # two published the same id at once, on other subjects perhaps: either is right
+            if record.data != data:  # two published the same id at once, perhaps on different subjects: either may win
                 assert record.seq in self.model.ids.values()
                 self.model.records[record.seq] = (record.subject, record.data)
             else:

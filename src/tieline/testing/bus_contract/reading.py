@@ -17,8 +17,8 @@ BEGINNINGS = 30
 class ReadContract(BusContractBase):
     async def test_after_a_cursor(self, bus: Bus, family: str) -> None:
         seqs = [await bus.publish(f"{family}.a", str(n).encode()) for n in range(10)]
-        found = await all_of(bus.read(f"{family}.a", after=seqs[6], follow=False))
-        assert [record.seq for record in found] == seqs[7:]
+        records = await all_of(bus.read(f"{family}.a", after=seqs[6], follow=False))
+        assert [record.seq for record in records] == seqs[7:]
         assert await all_of(bus.read(f"{family}.a", after=seqs[9], follow=False)) == []
         assert await all_of(bus.read(f"{family}.a", after=seqs[9] + 1000, follow=False)) == []
 
@@ -40,16 +40,16 @@ class ReadContract(BusContractBase):
 
         async def follow(begin: int) -> list[Record]:
             async with aclosing(bus.read(f"{family}.a")) as progress, asyncio.timeout(BOUND):
-                async for record in progress:  # begin when so much is there
+                async for record in progress:  # begin when this many records exist
                     if int(record.data) >= begin:
                         break
             return await some(bus.read(pattern.format(family)), total)
 
         results = await asyncio.gather(publish(), *(follow(begin) for begin in range(0, total, 50)))
-        for found in results[1:]:
-            assert found is not None
-            assert sorted(int(record.data) for record in found) == list(range(total))
-            assert [record.seq for record in found] == sorted({record.seq for record in found})
+        for records in results[1:]:
+            assert records is not None
+            assert sorted(int(record.data) for record in records) == list(range(total))
+            assert [record.seq for record in records] == sorted({record.seq for record in records})
 
     async def test_live_is_the_same_as_replay(self, bus: Bus, family: str) -> None:
         async with aclosing(bus.read(f"{family}.>")) as reader:
@@ -63,8 +63,8 @@ class ReadContract(BusContractBase):
     async def test_many_followers_each_get_everything(self, bus: Bus, family: str) -> None:
         readers = [asyncio.ensure_future(some(bus.read(f"{family}.{n % 5}"), 10)) for n in range(50)]
         await asyncio.gather(*(bus.publish(f"{family}.{n % 5}", str(n).encode()) for n in range(50)))
-        for number, found in enumerate(await asyncio.gather(*readers)):
-            assert sorted(int(record.data) for record in found) == list(range(number % 5, 50, 5))
+        for number, records in enumerate(await asyncio.gather(*readers)):
+            assert sorted(int(record.data) for record in records) == list(range(number % 5, 50, 5))
 
     async def test_a_slow_reader_holds_nobody_up_and_misses_nothing(self, bus: Bus, family: str) -> None:
         """It stops after the first record while far more is published than anybody would buffer; then reads on."""
@@ -102,14 +102,14 @@ class ReadContract(BusContractBase):
         for n in range(20):
             await bus.publish(f"{family}.rare.{n}", str(n).encode())
             await asyncio.gather(*(bus.publish(f"{family}.common.{m}", b"") for m in range(100)))
-        found = await all_of(bus.read(f"{family}.rare.*", follow=False))
-        assert [int(record.data) for record in found] == list(range(20))
+        records = await all_of(bus.read(f"{family}.rare.*", follow=False))
+        assert [int(record.data) for record in records] == list(range(20))
 
     async def test_trimmed_records_are_skipped(self, bus: Bus, family: str) -> None:
         seqs = [await bus.publish(f"{family}.a", str(n).encode()) for n in range(10)]
         await bus.trim(f"{family}.a", before=seqs[5])
-        found = await all_of(bus.read(f"{family}.a", after=seqs[1], follow=False))
-        assert [int(record.data) for record in found] == [5, 6, 7, 8, 9]
+        records = await all_of(bus.read(f"{family}.a", after=seqs[1], follow=False))
+        assert [int(record.data) for record in records] == [5, 6, 7, 8, 9]
 
     async def test_a_cancelled_reader_ends(self, bus: Bus, family: str) -> None:
         """At whatever moment: when it begins, waits, is just being handed something. A lost cancellation is a hang."""
@@ -153,7 +153,7 @@ class ReadContract(BusContractBase):
             await bus.publish(f"{family}.a", b"")
 
     async def test_a_bus_that_is_closed_while_readers_begin(self, url: str, family: str) -> None:
-        """At whichever of their steps it comes: they are told that it is closed, and nothing else."""
+        """Readers get BusClosed and nothing else, at whichever of their steps the bus is closed."""
         for steps in range(BEGINNINGS):
             async with opened(url) as bus:
                 beginning = [
@@ -162,6 +162,7 @@ class ReadContract(BusContractBase):
                     asyncio.ensure_future(first(bus.listen(f"{family}.a"))),
                 ]
                 for number in range(steps):
-                    await bus.publish(f"{family}.b", b"%d" % number)  # as long as a question and its answer take
+                    # Gives the readers the time of a request and its answer.
+                    await bus.publish(f"{family}.b", b"%d" % number)
             done, _ = await asyncio.wait(beginning, timeout=BOUND)
-            assert [type(one.exception()) for one in done] == [BusClosed] * 3, steps
+            assert [type(task.exception()) for task in done] == [BusClosed] * 3, steps

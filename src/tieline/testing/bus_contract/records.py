@@ -40,18 +40,18 @@ class RecordContract(BusContractBase):
                 await bus.publish(f"{family}.x", f"{name} {n}".encode())
 
         await asyncio.gather(*(publisher(name) for name in range(10)))
-        found = [body.decode().split() for body in await bodies(bus, f"{family}.x")]
-        assert len(found) == 200
+        published = [body.decode().split() for body in await bodies(bus, f"{family}.x")]
+        assert len(published) == 200
         for name in range(10):
-            assert [int(n) for who, n in found if who == str(name)] == list(range(20))
+            assert [int(n) for who, n in published if who == str(name)] == list(range(20))
 
     async def test_calls_at_once_keep_their_order(self, bus: Bus, family: str) -> None:
-        """Also the very first ones, for which a bus may have to make something."""
+        """Also the very first records, for which a bus may have to create a stream."""
         calls = [bus.publish(f"{family}.{n % 10}", str(n).encode()) for n in range(500)]
         await asyncio.gather(*calls)
         for subject in range(10):
-            found = [int(body) for body in await bodies(bus, f"{family}.{subject}")]
-            assert found == list(range(subject, 500, 10))
+            numbers = [int(body) for body in await bodies(bus, f"{family}.{subject}")]
+            assert numbers == list(range(subject, 500, 10))
 
     async def test_under_way_in_the_order_of_the_calls(self, bus: Bus, family: str) -> None:
         ways = [bus.publish_nowait(f"{family}.a", str(n).encode(), headers={"n": str(n)}) for n in range(100)]

@@ -105,27 +105,27 @@ class TableContract(BusContractBase):
 
     async def test_watch_gives_what_is_then_what_changes(self, bus: Bus, family: str) -> None:
         table = bus.table(family)
-        one = await table.put("a.1", b"1")
+        first_revision = await table.put("a.1", b"1")
         await table.put("b.1", b"not watched")
         gone = await table.put("a.2", b"")
         await table.delete("a.2")
         async with aclosing(table.watch("a.*")) as watcher:
             changes: list[Change] = []
             while not changes or changes[-1].key != "a.1":
-                changes.append(await first(watcher))  # a bus may tell of the deletion of a.2 first
-            assert changes[-1] == Change("a.1", b"1", one)
+                changes.append(await first(watcher))  # a bus may report the deletion of a.2 first
+            assert changes[-1] == Change("a.1", b"1", first_revision)
             assert [change.value for change in changes[:-1]] in ([], [None])
             pending = asyncio.ensure_future(first(watcher))
-            two = await table.put("a.3", b"3")
+            second_revision = await table.put("a.3", b"3")
             change = await pending
             if change.key == "a.2":
                 assert change.value is None
                 change = await first(watcher)
-            assert change == Change("a.3", b"3", two)
+            assert change == Change("a.3", b"3", second_revision)
             await table.delete("a.1")
             change = await first(watcher)
             assert (change.key, change.value) == ("a.1", None)
-            assert change.revision > two > gone
+            assert change.revision > second_revision > gone
 
     async def test_a_watcher_always_gets_the_latest(self, bus: Bus, family: str) -> None:
         table = bus.table(family)

@@ -35,15 +35,15 @@ class DriverContractBase:
         raise NotImplementedError("a subclass gives its rig")
 
     @pytest.fixture
-    def place(self, tmp_path: Path) -> Path:
+    def cwd(self, tmp_path: Path) -> Path:
         """The session's directory."""
-        place = tmp_path / "place"
-        place.mkdir()
-        return place
+        cwd = tmp_path / "place"
+        cwd.mkdir()
+        return cwd
 
-    def session(self, rig: Rig, place: Path, **changes: Any) -> Session:
+    def session(self, rig: Rig, cwd: Path, **changes: Any) -> Session:
         options: dict[str, Any] = {"policy": FULL, **rig.options, **changes}
-        return open_session(rig.driver, cwd=place, **options)
+        return open_session(rig.driver, cwd=cwd, **options)
 
     def able(self, rig: Rig, test: str) -> None:
         if test in rig.limits:
@@ -54,17 +54,17 @@ class DriverContractBase:
         version = next((event.version for event in of(events, Init)), "")
         self._record_property(SEEN, [rig.driver.name, version, feature])
 
-    async def attempt(self, rig: Rig, place: Path, **changes: Any) -> tuple[list[Event], Exception | None]:
+    async def attempt(self, rig: Rig, cwd: Path, **changes: Any) -> tuple[list[Event], Exception | None]:
         """Open and take one turn, where either may fail."""
         try:
-            async with self.session(rig, place, **changes) as session:
+            async with self.session(rig, cwd, **changes) as session:
                 return await collect(session.turn("hello")), None
         except TielineError as error:  # any other is a fault of the driver's
             return [Done("error")], error
 
-    async def nothing_left(self, place: Path) -> None:
+    async def nothing_left(self, cwd: Path) -> None:
         """No process works in the session's directory any more."""
-        await eventually(lambda: not at_work_in(place), f"processes are left: {at_work_in(place)}")
+        await eventually(lambda: not at_work_in(cwd), f"processes are left: {at_work_in(cwd)}")
 
 
 def yes(ask: Ask) -> bool:

@@ -20,33 +20,33 @@ from .base import PNG, PNG_BASE64, DriverContractBase, eventually, yes
 
 
 class OptionContract(DriverContractBase):
-    async def test_resume(self, rig: Rig, place: Path) -> None:
+    async def test_resume(self, rig: Rig, cwd: Path) -> None:
         if not rig.driver.features.resume:
             with pytest.raises(Unsupported, match="resume"):
-                self.session(rig, place, resume="some-id")
+                self.session(rig, cwd, resume="some-id")
             return
         rig.play([Say("I will remember.")], [Say("You said albatross.")])
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             seen = await collect(session.turn("remember the word albatross"))
             native = session.native_id
             assert native
             assert done(seen).native_id == native
         before = rig.heard().count("albatross")
-        async with self.session(rig, place, resume=native) as session:
+        async with self.session(rig, cwd, resume=native) as session:
             seen = await collect(session.turn("which word was it"))
             assert done(seen).text.strip() == "You said albatross."
         assert rig.heard().count("albatross") > before, "the earlier turn was sent to the model again"
         self.saw(rig, "resume", seen)
 
-    async def test_warm(self, rig: Rig, place: Path) -> None:
-        """It waits for its first prompt, and has nobody asked before. What it writes by itself is no change of what
-        it reads at its start: the pool would never use it."""
+    async def test_warm(self, rig: Rig, cwd: Path) -> None:
+        """A session that was opened ahead waits for its first prompt and calls no model before it. The agent must not
+        change the files that it reads at its start: the pool would never use the session."""
         if not rig.driver.features.warm:
             pytest.skip(f"{rig.driver.name} gains nothing by being opened ahead")
-        async with self.session(rig, place):
-            pass  # a new home gets what it gets at the first start
+        async with self.session(rig, cwd):
+            pass  # the first start writes files into a new home
         rig.play([Say("Here.")])
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             before, heard = fingerprint(session.spec.cwd, session.spec.env), rig.heard()
             await session.warm_up()
             assert rig.heard() == heard
@@ -55,46 +55,46 @@ class OptionContract(DriverContractBase):
             assert fingerprint(session.spec.cwd, session.spec.env) == before
         self.saw(rig, "warm", seen)
 
-    async def test_resume_unknown(self, rig: Rig, place: Path) -> None:
+    async def test_resume_unknown(self, rig: Rig, cwd: Path) -> None:
         if not rig.driver.features.resume:
             pytest.skip(f"{rig.driver.name} cannot resume")
         nowhere = "00000000-0000-4000-8000-000000000000"
-        seen, problem = await self.attempt(rig, place, resume=nowhere)
+        seen, problem = await self.attempt(rig, cwd, resume=nowhere)
         assert done(seen).status == "error"
         assert done(seen).error or str(problem), "it says why"
         assert not of(seen, Text), "nobody answers in a session that is not the one that was meant"
 
-    async def test_fork(self, rig: Rig, place: Path) -> None:
+    async def test_fork(self, rig: Rig, cwd: Path) -> None:
         if not rig.driver.features.fork:
             with pytest.raises(Unsupported, match="fork"):
-                self.session(rig, place, resume="some-id" if rig.driver.features.resume else "", fork=True)
+                self.session(rig, cwd, resume="some-id" if rig.driver.features.resume else "", fork=True)
             return
         rig.play([Say("I will remember.")], [Say("You said albatross.")])
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             await collect(session.turn("remember the word albatross"))
             native = session.native_id
         before = rig.heard().count("albatross")
-        async with self.session(rig, place, resume=native, fork=True) as session:
+        async with self.session(rig, cwd, resume=native, fork=True) as session:
             seen = await collect(session.turn("which word was it"))
             assert done(seen).status == "success"
             assert session.native_id != native
         assert rig.heard().count("albatross") > before, "it goes on from what was said"
         self.saw(rig, "fork", seen)
 
-    async def test_steer(self, rig: Rig, place: Path) -> None:
+    async def test_steer(self, rig: Rig, cwd: Path) -> None:
         if not rig.driver.features.steer:
-            async with self.session(rig, place) as session:
+            async with self.session(rig, cwd) as session:
                 with pytest.raises(Unsupported, match="steer"):
                     await session.steer("the other way")
             return
         self.able(rig, "tools")
         rig.play([Run("touch started; while [ ! -e steered ]; do sleep 0.05; done")], [Say("Heard.")])
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
 
             async def steer() -> None:
-                await eventually((place / "started").exists, "the command never started")
+                await eventually((cwd / "started").exists, "the command never started")
                 await session.steer("mind the pelican")
-                (place / "steered").touch()
+                (cwd / "steered").touch()
 
             steering = asyncio.create_task(steer())
             seen = await collect(session.turn("run it"))
@@ -103,10 +103,11 @@ class OptionContract(DriverContractBase):
         assert "mind the pelican" in rig.heard()
         self.saw(rig, "steer", seen)
 
-    async def test_system_of_one_turn(self, rig: Rig, place: Path) -> None:
-        """It reaches the model with the turn: apart from the prompt where the agent can, else in front of it."""
+    async def test_system_of_one_turn(self, rig: Rig, cwd: Path) -> None:
+        """The instruction reaches the model with the turn: apart from the prompt if the agent can do that, else before
+        the prompt."""
         rig.play([Say("Aye.")], [Say("Yes.")])
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             seen = await collect(session.turn(Prompt("hello", system="Speak like a lighthouse keeper.")))
             assert done(seen).status == "success"
             heard = rig.heard()
@@ -119,13 +120,13 @@ class OptionContract(DriverContractBase):
             assert done(await collect(session.turn(Prompt("and now", system=long)))).status == "success"
             assert long in rig.heard()
 
-    async def test_system(self, rig: Rig, place: Path) -> None:
+    async def test_system(self, rig: Rig, cwd: Path) -> None:
         if rig.driver.features.system == "none":
             with pytest.raises(Unsupported, match="system"):
-                self.session(rig, place, system="Speak like a ferryman.")
+                self.session(rig, cwd, system="Speak like a ferryman.")
             return
         rig.play([Say("Ahoy.")])
-        async with self.session(rig, place, system="Speak like a ferryman.") as session:
+        async with self.session(rig, cwd, system="Speak like a ferryman.") as session:
             seen = await collect(session.turn("hello"))
         assert "Speak like a ferryman." in rig.heard()
         self.saw(rig, "system", seen)
@@ -141,47 +142,47 @@ class OptionContract(DriverContractBase):
             ("mcp_servers", {"x": McpServer(command=("true",))}),
         ],
     )
-    async def test_undeclared_is_refused(self, rig: Rig, place: Path, option: str, value: object) -> None:
+    async def test_undeclared_is_refused(self, rig: Rig, cwd: Path, option: str, value: object) -> None:
         able = getattr(rig.driver.features, option)
         if able and option != "effort":
-            assert getattr(self.session(rig, place, **{option: value}).spec, option) == value
+            assert getattr(self.session(rig, cwd, **{option: value}).spec, option) == value
         else:
             with pytest.raises(Unsupported, match=option):
-                self.session(rig, place, **{option: value})
+                self.session(rig, cwd, **{option: value})
         if option == "effort":
             for effort in able:
-                assert self.session(rig, place, effort=effort).spec.effort == effort
+                assert self.session(rig, cwd, effort=effort).spec.effort == effort
 
-    async def test_model(self, rig: Rig, place: Path) -> None:
-        """Its provider is asked for the model that was chosen, in this session only."""
+    async def test_model(self, rig: Rig, cwd: Path) -> None:
+        """The agent asks its provider for the chosen model, in this session only."""
         if not rig.driver.features.model:
             with pytest.raises(Unsupported, match="model"):
-                self.session(rig, place, model="another")
+                self.session(rig, cwd, model="another")
             return
         if not isinstance(rig, ModelRig):
             pytest.skip(f"{rig.driver.name}: its model does not hear its name")
         rig.play([Say("Here.")], [Say("Here.")])
         name = rig.another_model.rpartition("/")[2]
-        async with self.session(rig, place, model=rig.another_model) as session:
+        async with self.session(rig, cwd, model=rig.another_model) as session:
             seen = await collect(session.turn("hello"))
         assert name in rig.model.called_as[-1]
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             await collect(session.turn("hello"))
         assert name not in rig.model.called_as[-1], "the next session has the usual one"
         self.saw(rig, "model", seen)
 
-    async def test_effort(self, rig: Rig, place: Path) -> None:
+    async def test_effort(self, rig: Rig, cwd: Path) -> None:
         if "low" not in rig.driver.features.effort or not isinstance(rig, ModelRig):
             pytest.skip(f"{rig.driver.name} takes no effort")
         rig.play([Say("Here.")])
-        async with self.session(rig, place, effort="low") as session:
+        async with self.session(rig, cwd, effort="low") as session:
             seen = await collect(session.turn("hello"))
         assert "low" in _efforts(rig.model.requests[-1]), "it reached the model"
         self.saw(rig, "effort", seen)
 
-    async def test_allowed_tools(self, rig: Rig, place: Path) -> None:
-        """A tool that no line of the policy is about is called unasked if it is allowed by its name. If others are,
-        the agent asks, or does not offer it."""
+    async def test_allowed_tools(self, rig: Rig, cwd: Path) -> None:
+        """A tool that no line of the policy covers is called without an ask if it is allowed by its name. If only
+        others are allowed, the agent asks, or does not offer the tool."""
         if not rig.driver.features.allowed_tools or not isinstance(rig, ModelRig):
             pytest.skip(f"{rig.driver.name} has no allowed_tools")
         tool = rig.server_tool.format(server="words", tool="speak")
@@ -190,7 +191,7 @@ class OptionContract(DriverContractBase):
         async def call(allowed: str) -> tuple[list[Event], bool]:
             rig.play([Call(tool)], [Say("Called.")])
             options: dict[str, Any] = {"mcp_servers": servers, "allowed_tools": (allowed,)}
-            async with self.session(rig, place, policy=Policy(), on_ask=yes, **options) as session:
+            async with self.session(rig, cwd, policy=Policy(), on_ask=yes, **options) as session:
                 seen = await collect(session.turn("call it"))
             unasked = not of(seen, Ask) and [result.status for result in of(seen, ToolResult)] == ["ok"]
             return seen, unasked
@@ -200,54 +201,54 @@ class OptionContract(DriverContractBase):
         assert unasked
         self.saw(rig, "allowed_tools", seen)
 
-    async def test_disallowed_tools(self, rig: Rig, place: Path) -> None:
+    async def test_disallowed_tools(self, rig: Rig, cwd: Path) -> None:
         if not rig.driver.features.disallowed_tools or not isinstance(rig, ModelRig):
             pytest.skip(f"{rig.driver.name} switches off no tools")
         rig.play([Run("touch switched-off.txt")], [Say("It is not there.")])
-        async with self.session(rig, place, disallowed_tools=(rig.tool(Run("")),)) as session:
+        async with self.session(rig, cwd, disallowed_tools=(rig.tool(Run("")),)) as session:
             seen = await collect(session.turn("touch it"))
-        assert not (place / "switched-off.txt").exists()
+        assert not (cwd / "switched-off.txt").exists()
         self.saw(rig, "disallowed_tools", seen)
 
-    async def test_max_budget(self, rig: Rig, place: Path) -> None:
+    async def test_max_budget(self, rig: Rig, cwd: Path) -> None:
         if not rig.driver.features.max_budget_usd:
             pytest.skip(f"{rig.driver.name} has no max_budget_usd")
         rig.play(*[[Run(f"echo {number}")] for number in range(5)])
-        async with self.session(rig, place, max_budget_usd=0.000001) as session:
+        async with self.session(rig, cwd, max_budget_usd=0.000001) as session:
             seen = await collect(session.turn("spend"))
         assert done(seen).status == "max_budget" and done(seen).error
         assert (done(seen).tokens or pytest.fail("no tokens")).cost_usd
         self.saw(rig, "max_budget_usd", seen)
 
-    async def test_max_turns(self, rig: Rig, place: Path) -> None:
+    async def test_max_turns(self, rig: Rig, cwd: Path) -> None:
         if not rig.driver.features.max_turns:
             pytest.skip(f"{rig.driver.name} has no max_turns")
         rig.play(*[[Run(f"echo {number}")] for number in range(5)])
-        async with self.session(rig, place, max_turns=2) as session:
+        async with self.session(rig, cwd, max_turns=2) as session:
             seen = await collect(session.turn("go on and on"))
         assert done(seen).status == "max_turns"
         self.saw(rig, "max_turns", seen)
 
-    async def test_mcp_server(self, rig: Rig, place: Path) -> None:
+    async def test_mcp_server(self, rig: Rig, cwd: Path) -> None:
         """The server is started by the agent, with its environment."""
         if not rig.driver.features.mcp_servers:
             pytest.skip(f"{rig.driver.name} takes no MCP servers")
         self.able(rig, "mcp_server")
-        proof = place / "mcp-was-started"
+        proof = cwd / "mcp-was-started"
         started = ("/bin/sh", "-c", 'touch "$PROOF"; exec "$@"', "sh")
-        # One that answers: some agents wait for it before they open a session.
+        # A server that answers: some agents wait for it before they open a session.
         server = McpServer(command=(*started, *mcp_server.command_line("nothing", "true")), env={"PROOF": str(proof)})
         rig.play([Say("Done.")])
-        async with self.session(rig, place, mcp_servers={"proof": server}) as session:
+        async with self.session(rig, cwd, mcp_servers={"proof": server}) as session:
             seen = await collect(session.turn("hello"))
             await eventually(proof.exists, "the agent never started the server", timeout=20)
         self.saw(rig, "mcp_servers", seen)
 
-    async def test_attachment(self, rig: Rig, place: Path) -> None:
-        image = place / "dot.png"
+    async def test_attachment(self, rig: Rig, cwd: Path) -> None:
+        image = cwd / "dot.png"
         image.write_bytes(PNG)
         prompt = Prompt("what is this", (Attachment(path=str(image), media_type="image/png", name="dot.png"),))
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             if not {"image/png", "image/*", "*/*"} & set(rig.driver.features.attachments):
                 with pytest.raises(Unsupported, match="attachments"):
                     await collect(session.turn(prompt))
@@ -258,13 +259,13 @@ class OptionContract(DriverContractBase):
         assert PNG_BASE64[:60] in rig.heard(), "the picture reached the model"
         self.saw(rig, "attachments", seen)
 
-    async def test_bad_input(self, rig: Rig, place: Path) -> None:
+    async def test_bad_input(self, rig: Rig, cwd: Path) -> None:
         with pytest.raises(UsageError, match="no directory"):
-            self.session(rig, place / "missing")
-        (place / "file").touch()
+            self.session(rig, cwd / "missing")
+        (cwd / "file").touch()
         with pytest.raises(UsageError, match="not a directory"):
-            self.session(rig, place / "file")
-        async with self.session(rig, place) as session:
+            self.session(rig, cwd / "file")
+        async with self.session(rig, cwd) as session:
             with pytest.raises(UsageError, match="empty"):
                 await collect(session.turn("   "))
 
@@ -283,10 +284,10 @@ class OptionContract(DriverContractBase):
 
 
 def _efforts(body: object) -> set[object]:
-    """What a request to a model says of an effort, wherever its format has that."""
+    """The efforts in a request to a model, wherever its format has them."""
     if isinstance(body, list):
         return {effort for each in cast("list[object]", body) for effort in _efforts(each)}
-    found: set[object] = set()
+    efforts: set[object] = set()
     for name, value in cast("dict[str, object]", body).items() if isinstance(body, dict) else ():
-        found |= {value} if "effort" in name and isinstance(value, str) else _efforts(value)
-    return found
+        efforts |= {value} if "effort" in name and isinstance(value, str) else _efforts(value)
+    return efforts

@@ -20,21 +20,21 @@ from .base import DriverContractBase
 
 class SpendingContract(DriverContractBase):
     @pytest.mark.timeout(300)  # an agent is started four times
-    async def test_spending(self, rig: Rig, place: Path) -> None:
-        """Turn by turn, against the model's own count: cold, warm, with a tool, resumed, aborted, after an abort,
-        after a crash, forked."""
+    async def test_spending(self, rig: Rig, cwd: Path) -> None:
+        """Compare the tokens of each turn with the model's own count: cold, warm, with a tool, resumed, aborted, after
+        an abort, after a crash, forked."""
         if not isinstance(rig, ModelRig):
             pytest.skip(f"{rig.driver.name}: its model does not count")
         features = rig.driver.features
         account = _Account(rig, deltas=features.deltas)
-        async with self.session(rig, place) as session:
+        async with self.session(rig, cwd) as session:
             await account.turn(session)
             rig.play([Run("echo once")])
             await account.turn(session, "warm, with a tool")
             native = session.native_id
         if not features.resume:
             return
-        async with self.session(rig, place, resume=native) as session:
+        async with self.session(rig, cwd, resume=native) as session:
             await account.turn(session, "resumed")
             await account.broken(session, "aborted", session.interrupt)
             if "usable_when_interrupted" not in rig.limits:
@@ -43,10 +43,10 @@ class SpendingContract(DriverContractBase):
                     await account.broken(session, "crashed", _kill)
         if "resumed_twice" in rig.limits:
             return
-        async with self.session(rig, place, resume=native) as session:
+        async with self.session(rig, cwd, resume=native) as session:
             await account.turn(session, "after a crash")
-            if features.fork:  # beside the other: agents that share a server need not start another one
-                async with self.session(rig, place, resume=native, fork=True) as forked:
+            if features.fork:  # beside the other session: agents that share a server need not start another one
+                async with self.session(rig, cwd, resume=native, fork=True) as forked:
                     await account.turn(forked, "forked")
 
 
@@ -64,7 +64,7 @@ class _Account:
         self._before = (0, 0)
 
     def _served(self) -> tuple[int, int]:
-        (before_in, before_out), (now_in, now_out) = self._before, self._rig.model.told
+        (before_in, before_out), (now_in, now_out) = self._before, self._rig.model.reported_tokens
         self._before = (now_in, now_out)
         return now_in - before_in, now_out - before_out
 
@@ -72,15 +72,19 @@ class _Account:
         self._rig.play([Say("Two words.")])
         ended = done(await collect(session.turn("go on")))
         assert ended.status == "success", (what, ended)
-        told, served = whole(ended.tokens), self._served()
-        if "usage_whole" in self._rig.limits:  # it does not tell of every model call; then the turn says so
-            assert ended.usage != "complete" and told[0] <= served[0] and told[1] <= served[1], (what, told, served)
+        reported, served = whole(ended.tokens), self._served()
+        if "usage_whole" in self._rig.limits:  # it does not report every model call; then the turn says so
+            assert ended.usage != "complete" and reported[0] <= served[0] and reported[1] <= served[1], (
+                what,
+                reported,
+                served,
+            )
         else:
-            assert ended.usage == "complete" and told == served, what
+            assert ended.usage == "complete" and reported == served, what
 
     async def broken(self, session: Session, what: str, end: Callable[[], Awaitable[None]]) -> None:
-        """A turn that is broken off while the model speaks: of what the model has told it nothing is lost, and what
-        it has not told is not made up."""
+        """Check a turn that is broken off while the model speaks: it counts all tokens that the model has reported, and
+        no others."""
         self._rig.play([Say("A story that ", chunks=1), Stall()])
         ended: Done | None = None
         begun = asyncio.Event()
@@ -97,12 +101,12 @@ class _Account:
                 ended = event
         await breaking
         assert ended is not None and ended.status in ("interrupted", "error"), (what, ended)
-        told, served = whole(ended.tokens), self._served()
-        if "usage_of_broken_call" in self._rig.limits:  # it keeps what such a call told it to itself
-            assert told[0] <= served[0], what
+        reported, served = whole(ended.tokens), self._served()
+        if "usage_of_broken_call" in self._rig.limits:  # it does not pass on the tokens of such a call
+            assert reported[0] <= served[0], what
         else:
-            assert told[0] == served[0], what
-        assert told[1] <= served[1], what
+            assert reported[0] == served[0], what
+        assert reported[1] <= served[1], what
         assert ended.usage != "complete", what
 
 

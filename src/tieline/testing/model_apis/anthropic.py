@@ -55,7 +55,7 @@ class AnthropicVoice:
         self._index = -1
         self._words = 0
         self._calls = 0
-        self.told = (0, 0)
+        self.reported_tokens = (0, 0)
 
     def message(self) -> dict[str, Any]:
         return {
@@ -71,7 +71,7 @@ class AnthropicVoice:
 
     async def start(self) -> None:
         await self._request.stream()
-        self.told = (INPUT_TOKENS, 1)
+        self.reported_tokens = (INPUT_TOKENS, 1)
         await self._send("message_start", message=self.message())
 
     async def say(self, piece: str, *, first: bool, last: bool) -> None:
@@ -100,7 +100,7 @@ class AnthropicVoice:
     async def finish(self) -> None:
         stop = {"stop_reason": "tool_use" if self._calls else "end_turn", "stop_sequence": None}
         usage = {"output_tokens": max(1, self._words)}
-        self.told = (INPUT_TOKENS, usage["output_tokens"])
+        self.reported_tokens = (INPUT_TOKENS, usage["output_tokens"])
         await self._send("message_delta", delta=stop, usage=usage)
         await self._send("message_stop")
         await self._request.end()

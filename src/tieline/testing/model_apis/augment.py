@@ -75,32 +75,32 @@ class Augment:
     def __init__(self, request: HttpRequest) -> None:
         self._request = request
         self._heard = len(request.body) // 4 + 1
-        self._said = 0
+        self._spoken = 0
         self._nodes = 0
         self._calls = 0
-        self.told = (0, 0)
+        self.reported_tokens = (0, 0)
 
     async def start(self) -> None:
         await self._request.stream("application/json")
 
     async def say(self, piece: str, *, first: bool, last: bool) -> None:
-        self._said += len(piece) // 4 + 1
+        self._spoken += len(piece) // 4 + 1
         await self._send(text=piece)
 
     async def think(self, text: str) -> None:
-        self._said += len(text) // 4 + 1
+        self._spoken += len(text) // 4 + 1
         await self._node(THINKING, thinking={"summary": text})
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> None:
         whole = msgspec.json.encode(arguments).decode()
-        self._said += len(whole) // 4 + 1
+        self._spoken += len(whole) // 4 + 1
         self._calls += 1
         use = {"tool_use_id": f"toolu_{next(_calls)}", "tool_name": name, "input_json": whole}
         await self._node(TOOL_USE, tool_use=use)
 
     async def finish(self) -> None:
-        self.told = (self._heard, max(1, self._said))
-        into, out = self.told
+        self.reported_tokens = (self._heard, max(1, self._spoken))
+        into, out = self.reported_tokens
         await self._node(TOKEN_USAGE, token_usage={"input_tokens": into, "output_tokens": out})
         await self._send(stop_reason=TOOLS_WANTED if self._calls else END_TURN)
         await self._request.end()

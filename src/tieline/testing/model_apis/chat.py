@@ -37,10 +37,10 @@ class Chat:
         self._model = body.get("model", "scripted")
         self._streams = bool(body.get("stream"))
         self._heard = len(request.body) // 4 + 1
-        self._said = 0
+        self._spoken = 0
         self._id = f"chatcmpl-{time.monotonic_ns():x}"
         self._calls = 0
-        self.told = (0, 0)
+        self.reported_tokens = (0, 0)
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._tools: list[dict[str, Any]] = []
@@ -51,12 +51,12 @@ class Chat:
             await self._chunk({"role": "assistant", "content": ""})
 
     async def say(self, piece: str, *, first: bool, last: bool) -> None:
-        self._said += len(piece) // 4 + 1
+        self._spoken += len(piece) // 4 + 1
         self._text.append(piece)
         await self._chunk({"content": piece})
 
     async def think(self, text: str) -> None:
-        self._said += len(text) // 4 + 1
+        self._spoken += len(text) // 4 + 1
         self._thoughts.append(text)
         half = len(text) // 2
         for piece in (text[:half], text[half:]):
@@ -64,7 +64,7 @@ class Chat:
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> None:
         whole = msgspec.json.encode(arguments).decode()
-        self._said += len(whole) // 4 + 1
+        self._spoken += len(whole) // 4 + 1
         function = {"name": name, "arguments": ""}
         head = {"index": self._calls, "id": f"call_{next(_calls)}", "type": "function", "function": function}
         self._tools.append({**head, "function": {"name": name, "arguments": whole}})
@@ -75,10 +75,10 @@ class Chat:
     async def finish(self) -> None:
         usage = {
             "prompt_tokens": self._heard,
-            "completion_tokens": max(1, self._said),
-            "total_tokens": self._heard + max(1, self._said),
+            "completion_tokens": max(1, self._spoken),
+            "total_tokens": self._heard + max(1, self._spoken),
         }
-        self.told = (usage["prompt_tokens"], usage["completion_tokens"])
+        self.reported_tokens = (usage["prompt_tokens"], usage["completion_tokens"])
         reason = "tool_calls" if self._calls else "stop"
         if not self._streams:
             message = {"role": "assistant", "content": "".join(self._text), "tool_calls": self._tools or None}

@@ -48,7 +48,7 @@ class GeminiApi:
         self._heard = len(str(request.json().get("contents", "")).split())
         self._spoken = 0
         self._thought = 0
-        self.told = (0, 0)
+        self.reported_tokens = (0, 0)
 
     async def start(self) -> None:
         await self._request.stream()
@@ -66,7 +66,7 @@ class GeminiApi:
         await self._send([{"functionCall": {"name": name, "args": dict(arguments)}}])
 
     async def finish(self) -> None:
-        self.told = (self._heard, self._spoken + self._thought)
+        self.reported_tokens = (self._heard, self._spoken + self._thought)
         await self._send([{"text": ""}], finish="STOP", usage=_usage(self._heard, self._spoken, self._thought))
         await self._request.end()
 

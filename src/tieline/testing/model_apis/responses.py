@@ -44,14 +44,14 @@ class Responses:
         self._request = request
         self._id = f"resp_{next(_number)}"
         self._index = 0
-        self._said: list[str] = []
+        self._pieces: list[str] = []
         self._item = ""
         body: Any = request.json()
         self._tools: list[dict[str, Any]] = body.get("tools") or []
         self._words = len(str(body.get("input", "")).split())
         self._spoken = 0
         self._thought = 0
-        self.told = (0, 0)
+        self.reported_tokens = (0, 0)
 
     async def start(self) -> None:
         await self._request.stream()
@@ -60,14 +60,14 @@ class Responses:
     async def say(self, piece: str, *, first: bool, last: bool) -> None:
         if first:
             self._item = self._name("msg")
-            self._said.clear()
+            self._pieces.clear()
             item: dict[str, Any] = {"type": "message", "id": self._item, "role": "assistant", "content": []}
             await self._send("response.output_item.added", output_index=self._index, item=item)
-        self._said.append(piece)
-        place = {"item_id": self._item, "output_index": self._index, "content_index": 0}
-        await self._send("response.output_text.delta", **place, delta=piece)
+        self._pieces.append(piece)
+        position = {"item_id": self._item, "output_index": self._index, "content_index": 0}
+        await self._send("response.output_text.delta", **position, delta=piece)
         if last:
-            text = "".join(self._said)
+            text = "".join(self._pieces)
             self._spoken += len(text.split())
             content: list[Any] = [{"type": "output_text", "text": text, "annotations": []}]
             await self._done({"type": "message", "id": self._item, "role": "assistant", "content": content})
@@ -76,9 +76,9 @@ class Responses:
         name = self._name("rs")
         empty: dict[str, Any] = {"type": "reasoning", "id": name, "summary": []}
         await self._send("response.output_item.added", output_index=self._index, item=empty)
-        place = {"item_id": name, "output_index": self._index, "summary_index": 0}
-        await self._send("response.reasoning_summary_part.added", **place, part={"type": "summary_text", "text": ""})
-        await self._send("response.reasoning_summary_text.delta", **place, delta=text)
+        position = {"item_id": name, "output_index": self._index, "summary_index": 0}
+        await self._send("response.reasoning_summary_part.added", **position, part={"type": "summary_text", "text": ""})
+        await self._send("response.reasoning_summary_text.delta", **position, delta=text)
         self._thought += len(text.split())
         await self._done({**empty, "summary": [{"type": "summary_text", "text": text}], "encrypted_content": "none"})
 
@@ -116,7 +116,7 @@ class Responses:
             "output_tokens_details": {"reasoning_tokens": self._thought},
             "total_tokens": self._words + self._spoken + self._thought,
         }
-        self.told = (self._words, self._spoken + self._thought)
+        self.reported_tokens = (self._words, self._spoken + self._thought)
         await self._send("response.completed", response={"id": self._id, "usage": usage})
         await self._request.end()
 

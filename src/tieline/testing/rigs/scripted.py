@@ -15,16 +15,16 @@ class ScriptedRig:
 
     def __init__(self, home: Path) -> None:
         self._replies: list[Reply] = []
-        self._told: list[str] = []
+        self._inputs: list[str] = []
         self._stall = asyncio.Event()
-        self.driver = Scripted(self._replies, on_model_input=self._told.append, on_stall=self._stall.set)
+        self.driver = Scripted(self._replies, on_model_input=self._inputs.append, on_stall=self._stall.set)
         self.options: Mapping[str, Any] = {"env": scratch_env(home, path="/usr/bin:/bin")}
 
     def play(self, *replies: Reply) -> None:
         self._replies.extend(replies)
 
     def heard(self) -> str:
-        return "\n".join(self._told)
+        return "\n".join(self._inputs)
 
     async def stalled(self) -> None:
         await self._stall.wait()

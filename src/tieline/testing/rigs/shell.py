@@ -81,10 +81,10 @@ class ShellRig:
         """What each process was started with: its arguments, its prompt, its environment's MOOD."""
         return [msgspec.json.decode(line) for line in self.heard().splitlines() if line.startswith('{"argv"')]
 
-    async def turn(self, place: Path, prompt: str = "hello", **changes: Any) -> list[Event]:
-        """One turn, in a session of its own that may do everything."""
+    async def turn(self, cwd: Path, prompt: str = "hello", **changes: Any) -> list[Event]:
+        """Take one turn, in a session of its own with the policy full."""
         options: dict[str, Any] = {"policy": PRESETS["full"], **self.options, **changes}
-        async with open_session(self.driver, cwd=place, **options) as session:
+        async with open_session(self.driver, cwd=cwd, **options) as session:
             return await collect(session.turn(prompt))
 
     async def stalled(self) -> None:
