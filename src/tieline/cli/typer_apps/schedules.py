@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from .. import completion
-from ..help import HelpCommand, HelpGroup
+from ..help import FamilyGroup, HelpCommand
 from .options import AGENT, OUTPUT, SESSIONS_PANEL, Json, opens_an_agent, run_options
 
 WHEN = "When"
@@ -247,12 +247,6 @@ def remove(name: Name, json: Json = False) -> None:
     raise typer.Exit(remove(name, json=json))
 
 
-class ScheduleGroup(HelpGroup):
-    """`tieline schedule` lists."""
-
-    default_verb = "list"
-
-
 ABOUT = "Agents that start at set times: add, list, run, pause, edit, remove."
 VERBS = {
     "add": (
@@ -276,7 +270,7 @@ tieline schedule add "*/30 * * * *" "is CI green?" --missed never""",
 
 
 def add(app: typer.Typer) -> None:
-    group = typer.Typer(cls=ScheduleGroup, rich_markup_mode=None)
+    group = typer.Typer(cls=FamilyGroup, rich_markup_mode=None)
     first = "\n".join(examples.splitlines()[0] for _, examples in VERBS.values())
     app.add_typer(group, name="schedule", help=ABOUT, epilog=first, rich_help_panel=SESSIONS_PANEL)
     for verb, (function, examples) in VERBS.items():
