@@ -116,8 +116,7 @@ def fault_of(arguments: list[str]) -> str | None:
     command, path = TIELINE, "tieline"
     rest = list(arguments)
     while getattr(command, "commands", None):
-        if command.default_verb and (not rest or rest[0] not in command.commands):
-            rest.insert(0, command.default_verb)
+        rest = command.with_verb(rest)
         if not rest or rest[0].startswith(("-", "[")) or rest[0].isupper():
             break
         name = rest.pop(0)

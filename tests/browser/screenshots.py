@@ -66,7 +66,8 @@ async def take(out: Path, only: str) -> None:
                 await hub.request("POST", "sessions/working/prompts", {"text": text})
             await hub.request("POST", "schedules", {**SCHEDULE, "cwd": str(hub.place)})
             await hub.request("POST", "schedules/triage/run", {})
-            await hub.request("POST", "messages", {"to": "relay.agent.nobody", "text": "Is anybody there?"})
+            late = {"to": "relay.agent.waiting", "text": "Is anybody there?", "limits": {"ttl_s": 1}}  # a dead letter
+            await hub.request("POST", "messages", late)
             body = {"to": "relay.agent.branched", "text": "One more, please: **two.txt**."}
             sent = (await hub.request("POST", "messages", body))["receipt"]
             pages = {**{_name(path): path for path in PAGES}, "thread": f"/messages/{sent['thread']}"}

@@ -156,20 +156,52 @@ async def test_names_make_sessions_once(tmp_path: Path) -> None:
         }
 
 
+async def test_an_empty_message_is_dead_at_once(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path) as here:
+        sent = await here.relay.send(BOB, "  ", sender=ME)
+        receipt = await over(here.relay, sent.id)
+        assert (receipt.state, receipt.reason, receipt.attempts) == ("dead", "empty", 1)
+
+
 @pytest.mark.parametrize(
-    ("subject", "text", "reason"),
+    ("subject", "problem", "nearest"),
     [
-        ("relay.agent.nosuch", "hi", "no_session"),
-        ("relay.agent.nowhere.bob", "hi", "no_session"),
-        ("relay.agent.shop.bob.too.long", "hi", "no_session"),
-        (BOB, "  ", "empty"),
+        ("relay.agent.nosuch", "no session 'nosuch'", ""),
+        ("relay.agent.shp.bob", "no project 'shp' is configured", "Did you mean relay.agent.shop.bob? "),
+        ("relay.agent.x.bob", "no project 'x' is", "Did you mean relay.agent.bank.bob or relay.agent.shop.bob? "),
+        ("relay.agent.shop", "shop is a project", "Did you mean relay.agent.shop.NAME? "),
+        ("relay.agent.shop.bob.too.long", "is the project and one name", "Did you mean relay.agent.shop.bob? "),
     ],
 )
-async def test_what_cannot_be_delivered_is_dead_at_once(tmp_path: Path, subject: str, text: str, reason: str) -> None:
+async def test_an_address_that_nobody_has_is_refused_and_the_nearest_are_named(
+    tmp_path: Path, subject: str, problem: str, nearest: str
+) -> None:
     async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path) as here:
-        sent = await here.relay.send(subject, text, sender=ME)
-        receipt = await over(here.relay, sent.id)
-        assert (receipt.state, receipt.reason, receipt.attempts) == ("dead", reason, 1)
+        with pytest.raises(Refused) as refused:
+            await here.relay.send(subject, "hi", sender=ME)
+        assert refused.value.reason == "no_endpoint"
+        assert problem in refused.value.message
+        assert refused.value.hint.startswith(nearest or "`tieline members`")
+        assert await here.relay.dead_letters.list() == [], "its sender saw it"
+
+
+async def test_a_part_of_a_sessions_id_is_no_address_but_names_it(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Say("x")]) as here:
+        await within(here.relay.ask(BOB, "hi", sender=ME, timeout=60))
+        session = session_of("shop", "bob")
+        with pytest.raises(Refused) as refused:
+            await here.relay.send(f"relay.agent.{session[-6:]}", "hi", sender=ME)
+        assert refused.value.hint.startswith(f"Did you mean relay.agent.{session}? ")
+
+
+async def test_an_answer_to_an_address_that_nobody_has_any_longer_is_a_dead_letter(tmp_path: Path) -> None:
+    """Its text would be lost otherwise."""
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Say("the answer")]) as here:
+        sent = await here.relay.send(BOB, "hi", sender=ME, reply_to="relay.agent.gone")
+        answer = (await over(here.relay, sent.id)).answer
+        await over(here.relay, answer)
+        (letter,) = await here.relay.dead_letters.list()
+        assert (letter.envelope.payload.text, letter.reason) == ("the answer", "no_session")
 
 
 async def test_a_refusal_of_the_session_is_told(tmp_path: Path) -> None:

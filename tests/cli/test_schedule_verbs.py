@@ -3,12 +3,15 @@
 import json
 import time
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from tests.cli.hub_process import HubProcess, Setting
 from tests.cli.test_hub_verbs import completed, ok
 
+from tieline.cli.app import app
 from tieline.cli.commands import schedules
 from tieline.testing.cli_process import WAIT_S
 
@@ -51,6 +54,49 @@ def test_from_adding_it_to_its_result(hub: Setting) -> None:
     assert (edited["cron"], edited["name"], edited["prompt"]) == ("@daily", "nightly", "say hello")
     assert ok(hub, "schedule", "remove", "nightly") == "removed: nightly\n"
     assert "nightly" not in ok(hub, "schedule", "list")
+
+
+def test_edit_changes_all_that_add_takes(hub: Setting, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("# Notes\n")
+    ok(hub, "schedule", "add", "@daily", "say hello", "--agent", "talker", "--name", "changed", "--timeout", "60")
+    edited = json.loads(ok(
+        hub, "schedule", "edit", "changed", "--allow", "shell", "--deny", "network", "--system", "Be brief.",
+        "--max-turns", "7", "--max-budget-usd", "2.5", "--allowed-tools", "Read,Bash(ls)", "--disallowed-tools", "Web",
+        "--environment", "DEBUG=1", "--environment", "A=b,c", "--accept-unenforced", "--attach",
+        str(tmp_path / "notes.md"), "--cwd", "/tmp", "--agent", "worker", "--timeout", "0", "--json",
+    ))  # fmt: skip
+    assert edited["policy"] == {"file_write": "ask", "shell": "allow", "network": "deny"}, "the other line stays"
+    assert (edited["system"], edited["max_turns"], edited["max_budget_usd"]) == ("Be brief.", 7, 2.5)
+    assert (edited["allowed_tools"], edited["disallowed_tools"]) == (["Read", "Bash(ls)"], ["Web"])
+    assert (edited["environment"], edited["accept_unenforced"]) == (["DEBUG=1", "A=b,c"], True)
+    assert (edited["attachments"], edited["cwd"], edited["agent"]) == (["notes.md"], "/tmp", "worker")
+    assert (edited["timeout_s"], edited["prompt"], edited["cron"]) == (None, "say hello", "@daily")
+    page = ok(hub, "schedule", "show", "changed")
+    assert "limits  7 model calls, 2.5 USD\n" in page and "tools   without asking Read, Bash(ls); none of Web\n" in page
+
+    emptied = json.loads(ok(
+        hub, "schedule", "edit", "changed", "--policy", "edits", "--system", "", "--max-turns", "0", "--attach", "",
+        "--allowed-tools", "", "--environment", "", "--no-accept-unenforced", "--json",
+    ))  # fmt: skip
+    assert (emptied["policy"]["file_write"], emptied["policy"]["shell"]) == ("allow", "ask")
+    assert not any(emptied[name] for name in ("system", "max_turns", "allowed_tools", "environment", "attachments"))
+    assert (emptied["accept_unenforced"], emptied["max_budget_usd"]) == (False, 2.5)
+    for arguments, problem in (
+        (("--agent", "nobody"), "no agent 'nobody'"),
+        (("--node", "nowhere"), "no node 'nowhere'"),
+        (("--max-turns", "-1"), "--max-turns"),
+        (("--resume", "abc"), "--fork"),
+    ):
+        ended = hub.run("schedule", "edit", "changed", *arguments)
+        assert (ended.returncode, problem in ended.stderr) == (2, True), ended.stderr
+
+
+def test_edit_has_the_options_of_add() -> None:
+    verbs = getattr(typer.main.get_command(app), "commands", {})["schedule"].commands
+    options = {verb: {name for param in verbs[verb].params for name in param.opts} for verb in ("add", "edit")}
+    assert options["add"] - options["edit"] == {"when", "prompt", "--name", "--paused"}, (
+        "by --cron, --prompt, --rename and `pause`"
+    )
 
 
 def test_each_run_in_a_worktree(hub: Setting) -> None:

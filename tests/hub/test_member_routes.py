@@ -103,6 +103,8 @@ async def test_a_member_is_written_to_by_its_name_and_the_thread_is_shown(mesh: 
     assert quiet.receipt.subject == ada.address
     with pytest.raises(UsageError, match="no member '@nobody-here'"):
         await client.send_message(NewMessage(to="@nobody-here", text="hello?"))
+    with pytest.raises(UsageError, match=r"no member 'relay\.member\.nobody'"):
+        await client.send_message(NewMessage(to="relay.member.nobody", text="hello?"))
 
 
 async def test_what_a_project_shares_is_shown(mesh: Mesh, client: Client) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.relay.conftest import BOUND, QUICK, over, relaying, states, within
 
 from tieline.bus import open_bus
-from tieline.channels.base import DeliveryContext, dead, failed
+from tieline.channels.base import ChannelStatus, DeliveryContext, RelayAccess, UnknownAddress, dead, delivered, failed
 from tieline.config import Config
 from tieline.envelopes import (
     DeliveryResult,
@@ -164,6 +164,49 @@ async def test_what_is_in_flight_is_shown_without_reading_the_log(tmp_path: Path
             message = await relay.message(sent.id)
         assert message.envelope is not None
         assert (message.envelope.payload.text, message.receipt.state) == ("shown", "stored")
+
+
+class Directory:
+    """A channel that says of its addresses whether somebody has them."""
+
+    id, subject_prefix, display_name = "names", "relay.names", "Names"
+
+    def __init__(self, answer: UnknownAddress | Exception | None) -> None:
+        self.answer = answer
+        self.delivered: list[str] = []
+
+    async def start(self, relay: RelayAccess) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def deliver(self, subject: str, envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
+        self.delivered.append(subject)
+        return delivered()
+
+    def status(self) -> ChannelStatus:
+        return ChannelStatus(state="running")
+
+    async def unknown_address(self, subject: str) -> UnknownAddress | None:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+async def test_what_nobody_is_at_is_refused_while_its_channel_runs_and_can_tell(relay: Relay) -> None:
+    names = Directory(UnknownAddress(problem="no such name", nearest=("relay.names.ada", "relay.names.bea")))
+    await relay.register(names)
+    refused = await refusal(relay, "relay.names.adda")
+    assert (refused.reason, refused.message) == ("no_endpoint", "relay.names.adda: no such name")
+    assert refused.hint.startswith("Did you mean relay.names.ada or relay.names.bea? ")
+    names.answer = OSError("its list is away")
+    sent = await relay.send("relay.names.adda", "x", sender="relay.user.me")
+    assert (await over(relay, sent.id)).state == "injected", "who cannot tell holds up no mail"
+    (view,) = relay.channels()
+    assert view.last_error == "unknown_address failed: OSError: its list is away"
+    names.answer = UnknownAddress(problem="no such name")
+    await relay.unregister("names", keep=True)
+    kept = await relay.send("relay.names.adda", "x", sender="relay.user.me")
+    assert kept.state == "stored", "while it is replaced its mail waits"
 
 
 async def test_refusals_have_reason_codes(tmp_path: Path) -> None:

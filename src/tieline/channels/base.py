@@ -8,6 +8,8 @@ the suite that every channel passes.
 - `start` gives it the relay as far as a channel may use it: it sends as an address of its own, and as no other.
 - `stop` ends everything that it started. It may be started again: after another process ran the relay for a while.
 - `status` is a plain value, at any time.
+- `unknown_address`, which a channel may leave out, says of an address whether nobody can be there: a message to it is
+  then refused instead of stored. It only looks, and answers at once.
 
 A channel's module offers three names: `NAME` (for people), `CONFIG` (a frozen msgspec Struct, the schema of its
 `config`), and `create(id, config, context)`. Its config is checked against CONFIG before `create` is called.
@@ -38,6 +40,14 @@ class ChannelStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: Literal["starting", "running", "failing", "stopped"]
     problem: str = ""
     detail: Mapping[str, str | int | float | bool] = {}
+
+
+class UnknownAddress(Struct, frozen=True, kw_only=True):
+    """Nobody is at an address of the channel, and a message to it could not arrive. `nearest` are addresses that may
+    have been meant, the most likely first."""
+
+    problem: str
+    nearest: tuple[str, ...] = ()
 
 
 class DeliveryContext(Protocol):
@@ -302,6 +312,7 @@ __all__ = [
     "SessionNodeOffline",
     "SessionRequest",
     "SessionService",
+    "UnknownAddress",
     "dead",
     "delivered",
     "failed",

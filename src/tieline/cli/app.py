@@ -22,7 +22,6 @@ FAMILIES = (
 app = typer.Typer(
     cls=HelpGroup,
     rich_markup_mode=None,  # rich would take longer to import than all the rest; help.py lays the help out
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": list(HELP)},
 )

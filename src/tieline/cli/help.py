@@ -24,16 +24,28 @@ class HelpCommand(typer.core.TyperCommand):
 
 
 class HelpGroup(typer.core.TyperGroup):
-    default_verb = ""
-    """The verb to use when the first argument is not a verb."""
+    """The program: alone it prints its help."""
+
+    @property
+    def default_verb(self) -> str:
+        """The verb to use when the first argument is not a verb."""
+        return ""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if self.default_verb and (not args or args[0] not in (*self.commands, "-h", "--help")):
-            default = self.commands[self.default_verb]
-            takes_words = any(param.param_type_name == "argument" for param in default.params)
-            if takes_words or not args or args[0].startswith("-"):  # else it is a verb that there is not
-                args = [self.default_verb, *args]
-        return super().parse_args(ctx, args)
+        if not args and not self.default_verb:
+            print(self.get_help(ctx))
+            ctx.exit()
+        return super().parse_args(ctx, self.with_verb(args))
+
+    def with_verb(self, args: list[str]) -> list[str]:
+        """Begins with the default verb where none is given."""
+        if not self.default_verb or (args and args[0] in (*self.commands, "-h", "--help")):
+            return args
+        default = self.commands[self.default_verb]
+        takes_words = any(param.param_type_name == "argument" for param in default.params)
+        if takes_words or not args or args[0].startswith("-"):  # else it is a verb that there is not
+            return [self.default_verb, *args]
+        return args
 
     def get_help(self, ctx: Any) -> str:
         families: dict[str, list[tuple[str, str]]] = {}
@@ -42,13 +54,22 @@ class HelpGroup(typer.core.TyperGroup):
             if command is not None and not command.hidden:
                 panel = getattr(command, "rich_help_panel", None)
                 title = panel if isinstance(panel, str) else "Commands"
-                families.setdefault(title, []).append((name, _first_sentence(command.help or "")))
+                also = " Also without the verb." if name == self.default_verb else ""
+                families.setdefault(title, []).append((name, _first_sentence(command.help or "") + also))
         return _page(self, ctx, families)
 
 
+class FamilyGroup(HelpGroup):
+    """A verb with verbs of its own: alone it shows what there is."""
+
+    @property
+    def default_verb(self) -> str:
+        return next(verb for verb in ("list", "show", "status") if verb in self.commands)
+
+
 def family(app: typer.Typer, name: str, about: str, *, panel: str, examples: str) -> typer.Typer:
-    """A verb that has verbs of its own."""
-    group = typer.Typer(cls=HelpGroup, rich_markup_mode=None, no_args_is_help=True)
+    """A verb that has verbs of its own: alone it lists or shows, as docs/cli.md says."""
+    group = typer.Typer(cls=FamilyGroup, rich_markup_mode=None)
     app.add_typer(group, name=name, help=about, epilog=examples, rich_help_panel=panel)
     return group
 

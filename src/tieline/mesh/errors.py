@@ -17,7 +17,7 @@ class UnknownMember(UsageError):
         super().__init__(
             f"no member {name[:80]!r} in the mesh",
             field="to",
-            hint=f"{likely}list_agents, find_agents and `tieline members` show who is.",
+            hint=f"{likely}`tieline members` shows who there is; agents call list_agents or find_agents.",
         )
 
 

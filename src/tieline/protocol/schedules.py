@@ -46,7 +46,8 @@ class NewSchedule(Body, ScheduleFields, frozen=True, kw_only=True):
 
 
 class ScheduleChange(Body, frozen=True, kw_only=True):
-    """What is None stays. Giving `cron` or `once` replaces the other. Without a worktree there is no branch."""
+    """What is None stays; an empty value, or a limit of 0, takes away what was set. Giving `cron` or `once` replaces
+    the other. Without a worktree there is no branch."""
 
     name: str | None = None
     cron: str | None = None
@@ -62,6 +63,19 @@ class ScheduleChange(Body, frozen=True, kw_only=True):
     worktree: bool | None = None
     branch: str | None = None
     paused: bool | None = None
+    agent: str | None = None
+    cwd: str | None = None
+    node: str | None = None
+    resume: str | None = None
+    system: str | None = None
+    accept_unenforced: bool | None = None
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    allowed_tools: tuple[str, ...] | None = None
+    disallowed_tools: tuple[str, ...] | None = None
+    arguments: tuple[str, ...] | None = None
+    environment: tuple[str, ...] | None = None
+    attachments: tuple[Attachment, ...] | None = None
 
 
 class ScheduleRun(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -40,6 +40,7 @@ from .storage.store import RelayStore, derived_id, new_receipt
 SYSTEM_PREFIX = "relay.system"
 REPLY_PREFIX = "relay.ask"
 """Below it, every request that waits for an answer has an address."""
+SHOW_ADDRESSES = "`tieline members` and `tieline channels` show who can be written to."
 RESERVED = (SYSTEM_PREFIX, REPLY_PREFIX)
 """Addresses of the relay itself."""
 MAX_KEY = 200
@@ -47,6 +48,10 @@ MAILBOX_FULL_RETRY_S = 60.0
 MAX_UNCERTAIN = 1000
 """Most messages of which it is uncertain whether the bus has them. They are stored again, by the same id, until the bus
 confirms. Their senders got an error that says so."""
+LOOK_S = 2.0
+"""How long a channel may take to say whether somebody has an address. After that the message is accepted."""
+MAX_NEAREST = 3
+"""Addresses that are named when nobody has the one that was given."""
 RETRY_S = 1.0
 """Between two attempts to store them, while the bus is out of reach."""
 _THREAD = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -132,6 +137,8 @@ class Submitter:
                     DeadLetter(envelope=envelope, reason=problem[0], detail=problem[1], at=now, state="refused")
                 )
             raise Refused(problem[0], f"{subject}: {problem[1]}")
+        if not is_answer:  # an answer is kept as a dead letter, since its text would be lost
+            await self._check_address(subject)
         receipt = await self._accept(envelope, fresh=id == fresh_id)
         if delivery is not None:
             delivery.calls_left -= 1
@@ -238,6 +245,22 @@ class Submitter:
         queue = self._dispatcher.queues.match(subject)
         return queue is not None and (queue.kind == "inbox" or (or_chat and queue.people))
 
+    async def _check_address(self, subject: str) -> None:
+        """Refuse an address of a channel that knows that nobody has it."""
+        queue = self._dispatcher.queues.match(subject)
+        if queue is None or queue.unknown_address is None:
+            return
+        try:
+            async with asyncio.timeout(LOOK_S):
+                unknown = await queue.unknown_address(subject)
+        except Exception as error:  # a channel that cannot tell must not hold up its mail
+            queue.record_error(f"unknown_address failed: {type(error).__name__}: {error}"[:500])
+            return
+        if unknown is not None:
+            nearest = " or ".join(unknown.nearest[:MAX_NEAREST])
+            hint = f"Did you mean {nearest}? " if nearest else ""
+            raise Refused("no_endpoint", f"{subject}: {unknown.problem}", hint=hint + SHOW_ADDRESSES)
+
     async def _accept(self, envelope: Envelope, *, fresh: bool) -> MessageReceipt:
         """Store the message, as offered if its queue has room. Only with a fresh id: another may be in the log already,
         with the header of its first write."""
@@ -247,7 +270,7 @@ class Submitter:
             raise Refused(
                 "no_endpoint",
                 f"no endpoint answers for {subject}",
-                hint="`tieline members` and `tieline channels` show who can be written to.",
+                hint=SHOW_ADDRESSES,
             )
         if len(self._dispatcher.mailboxes.get(subject, ())) >= self._config.mailbox:
             text = f"{self._config.mailbox} messages already wait for {subject}"

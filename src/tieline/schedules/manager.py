@@ -20,6 +20,7 @@ COMING = 5
 TRIES = 10
 """A change is made again when the schedule was changed meanwhile."""
 _WHEN = ("cron", "once", "zone")
+_LIMITS = frozenset({"timeout_s", "max_turns", "max_budget_usd"})
 
 
 class ScheduleManager:
@@ -77,6 +78,8 @@ class ScheduleManager:
         wanted = {name: value for name, value in asdict(change).items() if value is not None}
         if policy is not None:
             wanted["policy"] = policy
+        for limit in _LIMITS & wanted.keys():
+            wanted[limit] = wanted[limit] or None
         if change.cron and change.once:
             raise UsageError("give either a cron expression or a time", field="cron")
         if change.cron:

@@ -9,12 +9,14 @@ import hashlib
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from difflib import get_close_matches
 
 from msgspec.structs import replace
 
 from ...background_tasks import cancel_and_wait
 from ...envelopes import DeliveryResult, Envelope
 from ...errors import BusError, TielineError, UsageError
+from ...ids import SHORT, fits_id
 from ...sessions.event_log import subject as log_subject
 from ...sessions.records import SESSIONS
 from ...sessions.turn_follower import TurnEnd, TurnFollower
@@ -25,6 +27,7 @@ from ..base import (
     SessionNodeOffline,
     SessionRequest,
     SessionService,
+    UnknownAddress,
     dead,
     delivered,
     failed,
@@ -90,6 +93,31 @@ class AgentChannel:
     def status(self) -> ChannelStatus:
         return ChannelStatus(state="running" if self._running else "stopped", detail={"working": self._working})
 
+    async def unknown_address(self, subject: str) -> UnknownAddress | None:
+        first, *rest = self._names(subject)
+        if len(rest) > 1:
+            nearest = (self._address(first, rest[0]),)
+            return UnknownAddress(problem="an address of a project is the project and one name", nearest=nearest)
+        if rest:
+            if first in self._projects or self._default is not None:
+                return None
+            near = get_close_matches(first, self._projects, cutoff=0.5) or sorted(self._projects)
+            nearest = tuple(self._address(project, rest[0]) for project in near)
+            return UnknownAddress(problem=f"no project {first!r} is configured", nearest=nearest)
+        if await self._known(first) is not None:
+            return None
+        if first in self._projects:
+            nearest = (self._address(first, "NAME"),)
+            return UnknownAddress(problem=f"{first} is a project; a name of your choice follows it", nearest=nearest)
+        ids = [key for key in await self._table.keys() if len(first) >= SHORT and fits_id(key.casefold(), first)]
+        return UnknownAddress(problem=f"no session {first!r}", nearest=tuple(map(self._address, ids)))
+
+    def _names(self, subject: str) -> list[str]:
+        return subject.removeprefix(self.subject_prefix + ".").split(".")
+
+    def _address(self, *names: str) -> str:
+        return ".".join((self.subject_prefix, *names))
+
     async def deliver(self, subject: str, envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
         text = envelope.payload.as_text()
         if not text.strip():
@@ -109,7 +137,7 @@ class AgentChannel:
             return failed("delivery_failed", f"{subject}: {error.message}")
 
     async def _session(self, subject: str) -> str | None:
-        names = subject.removeprefix(self.subject_prefix + ".").split(".")
+        names = self._names(subject)
         if len(names) == 1:
             return await self._known(names[0])
         wanted = self._projects.get(names[0], self._default)

@@ -1,22 +1,33 @@
 """`tieline schedule`: agents that are started at their times."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ... import config as configuration
 from ...client.client import Client
+from ...drivers.base import AgentOptions
 from ...environment import variable
 from ...errors import UsageError
 from ...ids import short_id
 from ...protocol.schedules import Missed, NewSchedule, Overlap, ScheduleChange, ScheduleRun, ScheduleView
 from ...schedules.cron import time_zone
 from .. import hub_connection
-from ..run.run_options import RunOptions, check_options, prompt_of, session_options, with_content
+from ..run.run_options import (
+    LISTS,
+    RunOptions,
+    check_options,
+    options_of,
+    policy_of,
+    prompt_of,
+    session_options,
+    with_content,
+)
 from ..terminal.formatting import print_json, print_words, short_path
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import Cell, print_rows
@@ -28,6 +39,12 @@ NAMES = 8
 RUN_STYLES = {"running": "green", "success": "green", "starting": "yellow", "waiting": "yellow"}
 ZONE_LINK = Path("/etc/localtime")
 LISTED_BY = "tieline schedule list"
+NAMES_THERE = {"attach": "attachments", "timeout": "timeout_s"}
+"""Options whose field has another name."""
+LIMITS = ("timeout", "max_turns", "max_budget_usd")
+POLICY_OPTIONS = frozenset({"policy", "allow", "ask", "deny"})
+AGENT_FIELDS = frozenset({*AgentOptions.__struct_fields__, "resume"}) - {"policy"}
+Change = Callable[[Client, ScheduleView], Awaitable[ScheduleChange]]
 
 
 class ScheduleOptions(Struct, frozen=True, kw_only=True):
@@ -51,8 +68,7 @@ def add(wanted: ScheduleOptions) -> int:
         raise UsageError("a time and a prompt are needed", field="prompt", hint=hint)
     check_options(replace(run, cwd="."))  # the directory may be another machine's
     if run.resume and not run.fork:
-        hint = "Add --fork: each run continues in a copy."
-        raise UsageError("several runs cannot continue one conversation", field="resume", hint=hint)
+        raise _needs_fork()
     prompt = with_content(prompt_of(run))
     values = session_options(run, configuration.load().policy)
     if not (run.policy or run.allow or run.ask or run.deny):
@@ -119,17 +135,39 @@ def show(given: str, *, json: bool) -> int:
 
 
 def pause(given: str, *, json: bool) -> int:
-    return _change(given, ScheduleChange(paused=True), json=json)
+    return _change(given, _paused(True), json=json)
 
 
 def resume(given: str, *, json: bool) -> int:
-    return _change(given, ScheduleChange(paused=False), json=json)
+    return _change(given, _paused(False), json=json)
 
 
-def edit(given: str, change: ScheduleChange, *, json: bool) -> int:
-    if change == ScheduleChange():
+def edit(given: str, change: ScheduleChange, run: RunOptions, named: frozenset[str], *, json: bool) -> int:
+    """`run` has how the agent is opened; of it only what is in `named` is changed."""
+    if change == ScheduleChange() and not named:
         raise UsageError("nothing to change is given", field="schedule", hint="See `tieline schedule edit --help`.")
-    return _change(given, change, json=json)
+    if run.resume and not run.fork:
+        raise _needs_fork()
+    without_limits = replace(run, **{name: getattr(run, name) or None for name in LIMITS}, cwd=".")
+    check_options(without_limits)  # a limit of 0 takes it away
+    prompt = with_content(prompt_of(replace(run, attach=tuple(filter(None, run.attach)))))
+    new: dict[str, Any] = {"prompt": prompt.text, "attach": prompt.attachments, "timeout": run.timeout}
+    values = {NAMES_THERE.get(name, name): new[name] for name in new.keys() & named}
+    options: Mapping[str, Any] = options_of(run, "ask")
+    values |= {name: options[name] for name in named & AGENT_FIELDS}
+    for name in LISTS & values.keys():
+        values[name] = tuple(word for word in values[name] if word)
+
+    async def work(client: Client, schedule: ScheduleView) -> ScheduleChange:
+        if named & POLICY_OPTIONS:
+            values["policy"] = policy_of(run, schedule.policy)
+        if change.node:
+            values["node"] = (await hub_connection.find_node(client, change.node)).id
+        elif change.cwd and any(node.id == schedule.node and node.local for node in await client.nodes()):
+            values["cwd"] = hub_connection.absolute_path(change.cwd)
+        return replace(change, **values)
+
+    return _change(given, work, json=json)
 
 
 def remove(given: str, *, json: bool) -> int:
@@ -156,9 +194,21 @@ def run_now(given: str, *, json: bool) -> int:
     return _with_schedule(given, work)
 
 
-def _change(given: str, change: ScheduleChange, *, json: bool) -> int:
+def _paused(paused: bool) -> Change:
+    async def change(client: Client, schedule: ScheduleView) -> ScheduleChange:
+        return ScheduleChange(paused=paused)
+
+    return change
+
+
+def _needs_fork() -> UsageError:
+    hint = "Add --fork: each run continues in a copy."
+    return UsageError("several runs cannot continue one conversation", field="resume", hint=hint)
+
+
+def _change(given: str, change: Change, *, json: bool) -> int:
     async def work(client: Client, schedule: ScheduleView) -> int:
-        changed = await client.change_schedule(schedule.id, change)
+        changed = await client.change_schedule(schedule.id, await change(client, schedule))
         if json:
             print_json(changed)
         else:
@@ -243,6 +293,11 @@ def _facts(schedule: ScheduleView) -> list[str]:
         "where": short_path(schedule.cwd),
         "tree": _worktrees(schedule),
         "policy": f"file_write {policy.file_write}, shell {policy.shell}, network {policy.network}",
+        "limits": _limits(schedule),
+        "tools": _tools(schedule),
+        "opened": " ".join((*schedule.environment, *schedule.arguments)),
+        "system": schedule.system,
+        "resumes": schedule.resume,
         "files": ", ".join(schedule.attachments),
         "by": schedule.created_by,
         "prompt": schedule.prompt,
@@ -254,6 +309,16 @@ def _worktrees(schedule: ScheduleView) -> str:
     if schedule.branch:
         return f"one for each run, on {schedule.branch}-…"
     return "one for each run" if schedule.worktree else ""
+
+
+def _limits(schedule: ScheduleView) -> str:
+    limits = {"{:g} s": schedule.timeout_s, "{} model calls": schedule.max_turns, "{:g} USD": schedule.max_budget_usd}
+    return ", ".join(text.format(value) for text, value in limits.items() if value is not None)
+
+
+def _tools(schedule: ScheduleView) -> str:
+    tools = {"without asking": schedule.allowed_tools, "none of": schedule.disallowed_tools}
+    return "; ".join(f"{what} {', '.join(names)}" for what, names in tools.items() if names)
 
 
 def _run_row(schedule: ScheduleView, run: ScheduleRun) -> list[Cell]:

@@ -73,9 +73,9 @@ def _directory(cwd: str) -> str:
     return str(path)
 
 
-def policy_of(request: RunOptions, default: str) -> Policy:
+def policy_of(request: RunOptions, default: str | Policy) -> Policy:
     """The preset, changed by --allow, --ask and --deny."""
-    chosen = preset(request.policy or default)
+    chosen = default if isinstance(default, Policy) and not request.policy else preset(request.policy or str(default))
     levels: dict[Capability, Level] = {}
     for level in ("allow", "ask", "deny"):
         for name in _split_commas(getattr(request, level)):

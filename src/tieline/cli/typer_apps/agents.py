@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from .. import completion
-from ..help import HelpCommand, HelpGroup
+from ..help import FamilyGroup, HelpCommand
 
 
 def list_agents(
@@ -116,12 +116,6 @@ def remove_agent(
     remove(name, json=json)
 
 
-class AgentsGroup(HelpGroup):
-    """`tieline agents` and `tieline agents codex` list; its verbs are another matter."""
-
-    default_verb = "list"
-
-
 GROUP_EXAMPLES = """
 tieline agents
 tieline agents --all
@@ -166,7 +160,7 @@ tieline agents remove reviewer
 
 def add(app: typer.Typer) -> None:
     about = "List the agents: version, signed in or not, what each can do. Show their models; add, test or remove one."
-    group = typer.Typer(cls=AgentsGroup, rich_markup_mode=None)
+    group = typer.Typer(cls=FamilyGroup, rich_markup_mode=None)
     app.add_typer(group, name="agents", help=about, epilog=GROUP_EXAMPLES)
     verbs = {"list": list_agents, "models": list_models, "add": add_agent, "test": test_agent, "remove": remove_agent}
     for name, verb in verbs.items():

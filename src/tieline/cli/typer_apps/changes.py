@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ..help import HelpCommand, HelpGroup
+from ..help import FamilyGroup, HelpCommand
 from .options import SESSIONS_PANEL, Json, Session
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do what the plan says, without a question.")]
@@ -85,12 +85,6 @@ def pull_request(
     raise typer.Exit(pull_request(session, title, body, yes=yes, json=json))
 
 
-class ChangesGroup(HelpGroup):
-    """`tieline changes SESSION` shows."""
-
-    default_verb = "show"
-
-
 ABOUT = "A session's changes: stage, commit, revert, discard, push, open a pull request."
 VERBS = {
     "show": (show, "tieline changes 1f0c2a\ntieline changes 1f0c2a --json | jq -r '.files[].path'"),
@@ -105,7 +99,7 @@ VERBS = {
 
 
 def add(app: typer.Typer) -> None:
-    group = typer.Typer(cls=ChangesGroup, rich_markup_mode=None)
+    group = typer.Typer(cls=FamilyGroup, rich_markup_mode=None)
     first = "\n".join(examples.splitlines()[0] for _, examples in VERBS.values())
     app.add_typer(group, name="changes", help=ABOUT, epilog=first, rich_help_panel=SESSIONS_PANEL)
     for verb, (function, examples) in VERBS.items():

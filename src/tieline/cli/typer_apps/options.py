@@ -2,7 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from copy import copy
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args
 
 import typer
 
@@ -147,13 +148,42 @@ def opens_an_agent(*, after: str) -> Callable[[Command], Command]:
     return takes_also(_opening, after=after)
 
 
+def _changing(command: Command) -> Command:
+    """The options of a command that changes what is there: without a word about what they are when not given."""
+    signature = inspect.signature(command)
+    changed: list[inspect.Parameter] = []
+    for each in signature.parameters.values():
+        kind, option = get_args(each.annotation)
+        option = copy(option)
+        option.help = option.help.partition(" Default:")[0]
+        changed.append(each.replace(annotation=Annotated[kind, option]))
+
+    def options() -> None: ...
+
+    setattr(options, "__signature__", signature.replace(parameters=changed))  # noqa: B010
+    return cast(Command, options)
+
+
+def changes_an_agent(*, after: str) -> Callable[[Command], Command]:
+    """Gives a command the same options for changing how an agent is opened; `given` tells which were."""
+    return takes_also(_changing(_opening), after=after)
+
+
+def given(context: typer.Context) -> frozenset[str]:
+    """The parameters that are on the command line."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return frozenset(name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE")
+
+
 def takes_also(options: Callable[..., None], *, after: str = "") -> Callable[[Command], Command]:
-    """Gives a command the parameters of another function: first, or after one of its own. They are its keywords."""
+    """Gives a command the parameters of another function that it does not have itself: first, or after one of its own.
+    They are its keywords."""
 
     def add_options(command: Command) -> Command:
-        added = list(inspect.signature(options).parameters.values())
+        own = inspect.signature(command).parameters
+        added = [each for name, each in inspect.signature(options).parameters.items() if name not in own]
         whole = [] if after else added
-        for each in inspect.signature(command).parameters.values():
+        for each in own.values():
             if each.kind is not each.VAR_KEYWORD:
                 whole.append(each)
             if each.name == after:

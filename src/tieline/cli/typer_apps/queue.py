@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ..help import HelpCommand, HelpGroup
+from ..help import FamilyGroup, HelpCommand
 from .options import SESSIONS_PANEL, Json, Session
 
 Prompt = Annotated[
@@ -54,12 +54,6 @@ def edit(
     raise typer.Exit(edit(session, prompt, text, json=json))
 
 
-class QueueGroup(HelpGroup):
-    """`tieline queue SESSION` lists."""
-
-    default_verb = "list"
-
-
 EXAMPLES = {
     "list": """
 tieline queue 1f0c2a
@@ -82,7 +76,7 @@ VERBS = {"list": list_prompts, "cancel": cancel, "move": move, "edit": edit}
 
 def add(app: typer.Typer) -> None:
     about = "The prompts that wait in a session; cancel, move or edit one."
-    group = typer.Typer(cls=QueueGroup, rich_markup_mode=None)
+    group = typer.Typer(cls=FamilyGroup, rich_markup_mode=None)
     examples = "\n".join(each.strip().splitlines()[0] for each in EXAMPLES.values())
     app.add_typer(group, name="queue", help=about, epilog=examples, rich_help_panel=SESSIONS_PANEL)
     for name, verb in VERBS.items():

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from .. import completion
-from ..help import HelpCommand, HelpGroup
+from ..help import FamilyGroup, HelpCommand
 from .options import SESSIONS_PANEL, Json, takes_also
 
 Rule = Annotated[
@@ -95,12 +95,6 @@ def revoke(rule: Rule, json: Json = False) -> None:
     raise typer.Exit(revoke(rule, json=json))
 
 
-class RuleGroup(HelpGroup):
-    """`tieline rules` lists."""
-
-    default_verb = "list"
-
-
 ABOUT = "Rules that decide asks without asking you: list, add, test, show, revoke."
 VERBS = {
     "list": (list_rules, "tieline rules\ntieline rules --json | jq -r '.[].text'"),
@@ -118,7 +112,7 @@ tieline rules add exact "git push" --deny --everywhere""",
 
 
 def add(app: typer.Typer) -> None:
-    group = typer.Typer(cls=RuleGroup, rich_markup_mode=None)
+    group = typer.Typer(cls=FamilyGroup, rich_markup_mode=None)
     first = "\n".join(examples.splitlines()[0] for _, examples in VERBS.values())
     app.add_typer(group, name="rules", help=ABOUT, epilog=first, rich_help_panel=SESSIONS_PANEL)
     for verb, (function, examples) in VERBS.items():

@@ -5,8 +5,18 @@ from typing import Annotated, Any, Literal
 import typer
 
 from .. import completion
-from ..help import HelpCommand, HelpGroup
-from .options import AGENT, OUTPUT, SESSIONS_PANEL, Json, opens_an_agent, run_options
+from ..help import FamilyGroup, HelpCommand
+from .options import (
+    AGENT,
+    OUTPUT,
+    POLICY,
+    SESSIONS_PANEL,
+    Json,
+    changes_an_agent,
+    given,
+    opens_an_agent,
+    run_options,
+)
 
 WHEN = "When"
 Overlap = Literal["skip", "queue"]
@@ -154,7 +164,9 @@ def resume(name: Name, json: Json = False) -> None:
     raise typer.Exit(resume(name, json=json))
 
 
+@changes_an_agent(after="missed")
 def edit(
+    context: typer.Context,
     name: Name,
     cron: Annotated[
         str | None, typer.Option(metavar="CRON", help="Other times.", show_default=False, rich_help_panel=WHEN)
@@ -175,27 +187,46 @@ def edit(
         typer.Option(help="After times that were missed.", show_default=False, rich_help_panel=WHEN),
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Another prompt.", show_default=False, rich_help_panel=AGENT)
-    ] = None,
-    policy: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
-            help="read-only, ask, edits or full.",
+            metavar="TEXT",
+            help="Another prompt; `-` reads it from standard input.",
             show_default=False,
-            autocompletion=completion.policies,
             rich_help_panel=AGENT,
         ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Another model.", show_default=False, rich_help_panel=AGENT)
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Another agent.",
+            show_default=False,
+            autocompletion=completion.agents,
+            rich_help_panel=AGENT,
+        ),
     ] = None,
-    effort: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="Another effort.", show_default=False, rich_help_panel=AGENT)
+    cwd: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Another directory to work in.", show_default=False, rich_help_panel=AGENT),
     ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="End a turn after this long.", show_default=False, rich_help_panel=AGENT),
+    node: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Another machine to run on.",
+            show_default=False,
+            autocompletion=completion.nodes,
+            rich_help_panel=AGENT,
+        ),
+    ] = None,
+    accept_unenforced: Annotated[
+        bool | None,
+        typer.Option(
+            "--accept-unenforced/--no-accept-unenforced",
+            help="Run although the agent cannot be held to the policy.",
+            show_default=False,
+            rich_help_panel=POLICY,
+        ),
     ] = None,
     worktree: Annotated[
         bool | None,
@@ -217,8 +248,10 @@ def edit(
     ] = None,
     rename: Annotated[str | None, typer.Option(metavar="NAME", help="Another name.", show_default=False)] = None,
     json: Json = False,
+    **opening: Any,
 ) -> None:
-    """Change a schedule. Only what you name changes; runs that have begun are not affected."""
+    """Change a schedule. Only what you name changes; an empty value, or a limit of 0, takes away what was set. Runs
+    that have begun are not affected."""
     from ...protocol.schedules import ScheduleChange
     from ..commands.schedules import edit
 
@@ -227,17 +260,18 @@ def edit(
         cron=cron,
         once=once,
         zone=zone,
-        prompt=prompt,
         overlap=overlap,
         missed=missed,
-        timeout_s=timeout,
-        policy=policy,
-        model=model,
-        effort=effort,
+        agent=agent,
+        cwd=cwd,
+        node=node,
+        accept_unenforced=accept_unenforced,
         worktree=worktree,
         branch=branch,
     )
-    raise typer.Exit(edit(name, change, json=json))
+    run = run_options({**opening, "agent": agent or "", "prompt": prompt or ""})
+    named = given(context) & {*opening, "prompt"}
+    raise typer.Exit(edit(name, change, run, named, json=json))
 
 
 def remove(name: Name, json: Json = False) -> None:
@@ -245,12 +279,6 @@ def remove(name: Name, json: Json = False) -> None:
     from ..commands.schedules import remove
 
     raise typer.Exit(remove(name, json=json))
-
-
-class ScheduleGroup(HelpGroup):
-    """`tieline schedule` lists."""
-
-    default_verb = "list"
 
 
 ABOUT = "Agents that start at set times: add, list, run, pause, edit, remove."
@@ -276,7 +304,7 @@ tieline schedule add "*/30 * * * *" "is CI green?" --missed never""",
 
 
 def add(app: typer.Typer) -> None:
-    group = typer.Typer(cls=ScheduleGroup, rich_markup_mode=None)
+    group = typer.Typer(cls=FamilyGroup, rich_markup_mode=None)
     first = "\n".join(examples.splitlines()[0] for _, examples in VERBS.values())
     app.add_typer(group, name="schedule", help=ABOUT, epilog=first, rich_help_panel=SESSIONS_PANEL)
     for verb, (function, examples) in VERBS.items():

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from ...mesh.directory import Filters
 from ...mesh.mesh import MAX_HISTORY, Mesh
 from ...mesh.project import project_name
-from ...mesh.records import OWNER_NAME, Caller
+from ...mesh.records import MEMBER_PREFIX, OWNER_NAME, Caller
 from ...protocol.mesh import MAX_MEMBERS, Activity, MemberKind, MemberView, Notes, PathLease, PeerMessage
 from ..http.problems import RequestRefused
 from ..http.request import Request, json_response
@@ -32,8 +32,12 @@ def mesh_of(request: Request) -> Mesh:
 
 
 def address_of(request: Request, to: str) -> str:
-    """The address of a member by `@name`, name or id; a whole address stays as it is. Raises UnknownMember."""
-    if request.hub.mesh is None or not to.strip() or to.strip().casefold().startswith("relay."):
+    """The address of a member by `@name`, name or id; another whole address stays as it is. Raises UnknownMember, also
+    for an address of a member that there is not: nobody would ever read what is sent there."""
+    whole = to.strip().casefold()
+    if request.hub.mesh is None or not whole:
+        return to
+    if whole.startswith("relay.") and not whole.startswith(f"{MEMBER_PREFIX}."):
         return to
     return request.hub.mesh.directory.resolve(to).address
 

@@ -3,12 +3,14 @@
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, to_builtins
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from ...errors import UsageError
 from ...ids import new_id
 from ...policy import Policy
 from ...protocol.schedules import NewSchedule, ScheduleChange, ScheduleFields, ScheduleRun, ScheduleTimes, ScheduleView
+from ...protocol.views import NodeView
 from ...schedules.manager import ScheduleManager
 from ..http.problems import RequestRefused
 from ..http.request import Request, json_response, parse_body
@@ -55,14 +57,7 @@ async def add(request: Request) -> Response:
     node = await choose_node(hub, new.node)
     if new.worktree or new.branch:
         check_worktrees(node)
-    names = [agent.name for agent in node.agents]
-    if not (new.agent or node.default_agent):
-        raise UsageError(
-            "no agent is named", field="agent", hint="Name one (`--agent`), or set default_agent in tieline.toml."
-        )
-    if new.agent and names and new.agent not in names:
-        hint = f"It has {', '.join(names)}."
-        raise UsageError(f"{node.name or node.id} has no agent {new.agent!r}", field="agent", hint=hint)
+    _check_agent(node, new.agent)
     by, policy = actor_name(request.context.known_device), chosen_policy(hub, new.policy)
     made = await schedules_of(request).add(new, policy=policy, node=node.id, by=by, key=request.context.command_id)
     _audit(request, made, "added", policy)
@@ -96,6 +91,12 @@ async def show(request: Request, schedule: str) -> Response:
 async def change(request: Request, schedule: str) -> Response:
     """Change, pause or resume a schedule. Times that passed while it was paused are not made up for."""
     wanted = await parse_body(request, ScheduleChange)
+    check_cwd(wanted.cwd or "")
+    if wanted.node is not None or wanted.agent is not None:
+        before = await schedules_of(request).view(schedule)
+        node = await choose_node(request.hub, before.node if wanted.node is None else wanted.node)
+        _check_agent(node, before.agent if wanted.agent is None else wanted.agent)
+        wanted = replace(wanted, node=node.id)
     policy = None if wanted.policy is None else chosen_policy(request.hub, wanted.policy)
     changed = await schedules_of(request).change(schedule, wanted, policy=policy)
     _audit(request, changed, "changed", policy)
@@ -124,6 +125,17 @@ async def run(request: Request, schedule: str) -> Response:
 
 def routes(hub: "Hub") -> list[Any]:
     return [every, add, times, show, change, remove, run]
+
+
+def _check_agent(node: NodeView, agent: str) -> None:
+    names = [each.name for each in node.agents]
+    if not (agent or node.default_agent):
+        raise UsageError(
+            "no agent is named", field="agent", hint="Name one (`--agent`), or set default_agent in tieline.toml."
+        )
+    if agent and names and agent not in names:
+        hint = f"It has {', '.join(names)}."
+        raise UsageError(f"{node.name or node.id} has no agent {agent!r}", field="agent", hint=hint)
 
 
 def _audit(request: Request, schedule: ScheduleView, done: str, policy: Policy | None = None) -> None:

@@ -13,12 +13,13 @@ from typing import Literal
 from msgspec import Struct
 
 from ...background_tasks import cancel_and_wait
-from ...channels.base import ChannelStatus, DeliveryContext
+from ...channels.base import ChannelStatus, DeliveryContext, UnknownAddress
 from ...envelopes import DeliveryResult, Envelope, MessageReceipt
 from ..rules import CircuitBreaker
 
 Deliver = Callable[[str, Envelope, DeliveryContext], Awaitable[DeliveryResult]]
 RunAttempt = Callable[["EndpointQueue", "InFlight"], Awaitable[None]]
+FindUnknown = Callable[[str], Awaitable[UnknownAddress | None]]
 EndpointKind = Literal["channel", "handler", "inbox", "ask"]
 
 
@@ -90,6 +91,7 @@ class EndpointQueue:
         self.display_name = display_name or id
         self.deliver: Deliver | None = None
         self.status: Callable[[], ChannelStatus] | None = None
+        self.unknown_address: FindUnknown | None = None  # of a channel that runs and knows who has its addresses
         self.breaker = breaker
         self.max_concurrent = max_concurrent
         self.serial = serial

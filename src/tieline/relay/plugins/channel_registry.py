@@ -130,7 +130,7 @@ class ChannelRegistry:
         await queue.pause(self._settings.grace_s if grace_s is None else grace_s)
         if channel is not None:
             await self._stop(channel)
-        queue.deliver = queue.status = None
+        queue.deliver = queue.status = queue.unknown_address = None
         if not keep:
             await self._remove_channel(queue)
 
@@ -144,6 +144,7 @@ class ChannelRegistry:
             await channel.start(self._connect(queue))
         self._started.add(channel.id)
         queue.status = channel.status
+        queue.unknown_address = getattr(channel, "unknown_address", None)
         queue.resume(channel.deliver)
 
     async def _stop(self, channel: Channel) -> None:
@@ -177,7 +178,7 @@ class ChannelRegistry:
         await asyncio.gather(*(queue.pause(self._settings.stop_s) for queue in queues))
         await asyncio.gather(*map(self._stop, list(self._channels.values())))
         for queue in self._queues.values():
-            queue.deliver = queue.status = None
+            queue.deliver = queue.status = queue.unknown_address = None
 
     async def stop(self) -> None:
         await self.pause()
