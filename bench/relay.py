@@ -15,7 +15,7 @@ from tieline.channels.base import DeliveryContext
 from tieline.config import Config, RelayConfig
 from tieline.envelopes import Envelope, MessageReceipt
 from tieline.relay import Relay
-from tieline.relay.address_trie import AddressTrie
+from tieline.relay.longest_prefix_trie import LongestPrefixTrie
 
 from .bus import nats_server, percentile
 from .rows import Row, at_least, at_most, side_by_side, side_by_side_async
@@ -181,15 +181,15 @@ async def buses(directory: Path) -> list[Row]:
 
 
 def matching() -> Row:
-    def filled(count: int) -> AddressTrie[int]:
-        found: AddressTrie[int] = AddressTrie()
+    def filled(count: int) -> LongestPrefixTrie[int]:
+        found: LongestPrefixTrie[int] = LongestPrefixTrie()
         for number in range(count):
             found.add(f"relay.agent.p{number % 100}.a{number}", number + 1, prefix=number % 2 == 0)
         return found
 
     many, few = filled(10_000), filled(10)
 
-    def look(endpoints: AddressTrie[int], count: int) -> None:
+    def look(endpoints: LongestPrefixTrie[int], count: int) -> None:
         subjects = [f"relay.agent.p{n % 100}.a{n}" for n in (k * 7 % count for k in range(10))]
         for _ in range(2000):
             for subject in subjects:

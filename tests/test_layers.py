@@ -68,25 +68,17 @@ LAYERS: list[set[str]] = [
     {"mesh"},
     {
         "api",
-        "harnesses.acp_hooked_terminal",
-        "harnesses.attached_plugin_reach",
-        "harnesses.acp_transcript",
         "harnesses.attach_consent",
         "harnesses.base",
         "harnesses.editors",
         "harnesses.hook",
         "harnesses.hook_handler",
-        "harnesses.hook_shapes",
-        "harnesses.hooked_reach",
+        "harnesses.hook_formats",
         "harnesses.installer",
         "harnesses.instructions",
         "harnesses.plugin_file",
-        "harnesses.read_along_reach",
-        "harnesses.recorded_asks_terminal",
         "harnesses.registry",
-        "harnesses.session_file_reach",
-        "harnesses.transcript_file",
-        "harnesses.transcript_terminal",
+        "harnesses.terminals",
         "client",
     },
     {"teams", "schedules", "node", "hub"},
@@ -116,7 +108,8 @@ def reads_its_driver(name: str, target: str) -> bool:
     """What happens in a harness's terminals is read by the driver of that very agent: there is one mapping only."""
     room, _, module = name.partition(".")
     folder, _, driver = target.partition(".")
-    own = DRIVERS.get(module.split("_")[0], module)
+    harness = module.split(".")[0]
+    own = DRIVERS.get(harness, harness)
     return (room, folder) == ("harnesses", "drivers") and own.startswith(driver.split(".")[0])
 
 

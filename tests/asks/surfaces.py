@@ -26,7 +26,7 @@ from tieline.cli.terminal.keyboard import Keyboard
 from tieline.cli.terminal.session_view import SessionView
 from tieline.errors import UsageError
 from tieline.events import Answer
-from tieline.hub.push.rules import AskPending, notice
+from tieline.hub.push.triggers import AskPending, notice
 from tieline.protocol.stream_frames import EventFrame
 from tieline.sessions.ask_decisions import check
 

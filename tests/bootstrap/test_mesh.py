@@ -10,7 +10,7 @@ from tests.mesh.test_desktop_notification import program
 
 from tieline import config as configuration
 from tieline.bootstrap.daemon import hub_on
-from tieline.bootstrap.mesh import REACHES, reaches
+from tieline.bootstrap.mesh import CONNECTORS, create_connectors
 from tieline.harnesses import registry
 from tieline.mesh.push import HarnessSession, Unreachable
 from tieline.testing.http_server import LoopbackServer
@@ -52,15 +52,15 @@ config = {{ urls = ["json://127.0.0.1:{server.port}/"] }}
 
 
 async def test_the_live_ways_go_by_the_names_of_their_harnesses_and_are_off_without_them(tmp_path: Path) -> None:
-    ways = reaches({"HOME": str(tmp_path)})
-    assert [way.harness for way in ways] == list(REACHES)
-    assert set(REACHES) <= set(registry.names())
-    for way in ways:
+    connectors = create_connectors({"HOME": str(tmp_path)})
+    assert [connector.harness for connector in connectors] == list(CONNECTORS)
+    assert set(CONNECTORS) <= set(registry.names())
+    for connector in connectors:
         told: list[HarnessSession] = []
-        assert bool(way.rungs) == bool(registry.create(way.harness).capabilities.idle_wake)
-        async with way.open(Observer(told)):
+        assert bool(connector.rungs) == bool(registry.create(connector.harness).capabilities.idle_wake)
+        async with connector.open(Observer(told)):
             with pytest.raises(Unreachable):
-                await way.push(HarnessSession(harness=way.harness, session="nobody"), "hello", "alice")
+                await connector.push(HarnessSession(harness=connector.harness, session="nobody"), "hello", "alice")
         assert told == []
 
 

@@ -19,12 +19,12 @@ from tests.harnesses.at_the_terminal import QUESTIONS, YES, asking, asks_for_com
 from tests.hub.test_hooks import toml
 
 from tieline.harnesses import registry
-from tieline.harnesses.copilot_terminal import CopilotTerminal
-from tieline.harnesses.gemini_terminal import GeminiTerminal
-from tieline.harnesses.kimi_terminal import KimiTerminal
-from tieline.harnesses.pi_terminal import PiTerminal
-from tieline.harnesses.qwen_terminal import QwenTerminal
-from tieline.harnesses.vibe_terminal import VibeTerminal
+from tieline.harnesses.copilot.terminal import CopilotTerminal
+from tieline.harnesses.gemini.terminal import GeminiTerminal
+from tieline.harnesses.kimi.terminal import KimiTerminal
+from tieline.harnesses.pi.terminal import PiTerminal
+from tieline.harnesses.qwen.terminal import QwenTerminal
+from tieline.harnesses.vibe.terminal import VibeTerminal
 from tieline.script import Say
 from tieline.testing.cli_process import Terminal
 from tieline.testing.harness_terminals import HOMES, HarnessHome

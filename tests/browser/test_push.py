@@ -12,7 +12,7 @@ from playwright.async_api import Page, Worker, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.hub import HubProcess
 
-from tieline.hub.push.rules import AskPending, notice
+from tieline.hub.push.triggers import AskPending, notice
 from tieline.script import Run, Say
 from tieline.sessions.records import AskRecord
 from tieline.testing.wait_for import eventually

@@ -13,7 +13,7 @@ from tests.cli.hub_process import HubProcess, Setting
 
 from tieline.cli.commands.asks import chosen_labels, free_answer
 from tieline.cli.commands.devices import descendants
-from tieline.cli.commands.session_changes import last_failed
+from tieline.cli.commands.session_actions import last_failed
 from tieline.cli.commands.sessions import browse
 from tieline.cli.commands.usage import NUMBERS
 from tieline.cli.hub_connection import pick

@@ -21,7 +21,7 @@ from tieline.policy import preset
 from tieline.processes import spawn
 from tieline.script import Run, Say
 from tieline.sessions.manager import SessionManager
-from tieline.sessions.prompt_runner import PromptRunner
+from tieline.sessions.session_worker import SessionWorker
 from tieline.testing.rig import scratch_env
 from tieline.testing.rigs.opencode import OpenCodeRig
 from tieline.testing.stream_checks import collect, done, the
@@ -79,7 +79,7 @@ async def test_a_server_that_dies_is_noticed_and_started_again(rig: OpenCodeRig,
         await manager.prompt(session.id, "go")
         await eventually(lambda: manager.get(session.id).turns == 1, "no turn", timeout=90)
         runner = manager.runners[session.id]
-        assert isinstance(runner, PromptRunner)
+        assert isinstance(runner, SessionWorker)
         runner._opened = 0.0  # pyright: ignore[reportPrivateUsage] (it has lived for long)
         (first,) = spawn.live().values()
         os.kill(first, signal.SIGKILL)

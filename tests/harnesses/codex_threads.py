@@ -17,7 +17,7 @@ from msgspec import Struct
 from tests.harnesses.desk import BINARIES
 from websockets.sync.client import ClientConnection, unix_connect
 
-from tieline.harnesses.codex_terminal import PAGE
+from tieline.harnesses.codex.terminal import PAGE
 from tieline.script import Run, Say
 from tieline.testing.harness_terminals import codex_home
 from tieline.testing.rig import scratch_env

@@ -2,7 +2,7 @@
 tool. People have it until they install again."""
 
 from tieline.harnesses.base import HOOK_TOOL, SERVER, InstallOptions, ManagedFile, hook_command, is_ours
-from tieline.harnesses.claude_code import ClaudeCode
+from tieline.harnesses.claude_code.integration import ClaudeCode
 from tieline.harnesses.editors.json_entries import JsonEntries
 
 TURN_EVENTS = ("UserPromptSubmit", "PostToolUse", "Stop")

@@ -16,7 +16,7 @@ from tieline.events import Answer, Done, Event, Init, Status, Text, ToolResult, 
 from tieline.harnesses import installer
 from tieline.harnesses.attach_consent import agree
 from tieline.harnesses.base import InstallOptions
-from tieline.harnesses.claude_code import ClaudeCode
+from tieline.harnesses.claude_code.integration import ClaudeCode
 from tieline.script import Inquire, Run, Say
 from tieline.sessions.ask_rules import AskRule
 from tieline.sessions.attached_session import AT_THE_TERMINAL

@@ -17,7 +17,7 @@ from tieline.config import Config
 from tieline.errors import UsageError
 from tieline.events import Answer, Command, Done, Event, Init, Text, ToolResult, ToolUse, TurnStarted
 from tieline.harnesses.attach_consent import CurrentConsent, agree, switch
-from tieline.harnesses.codex_reach import CodexReach
+from tieline.harnesses.codex.daemon_connector import CodexDaemonConnector
 from tieline.mesh.push import HarnessSession
 from tieline.script import Call, Inquire, Run, Say
 from tieline.sessions.attached_session import AT_THE_TERMINAL
@@ -77,7 +77,7 @@ class Attached:
 async def attached(home: HarnessHome) -> AsyncGenerator[Attached, None]:
     place = home.home / "tieline"
     place.mkdir(exist_ok=True)
-    reach = CodexReach(home.env)
+    reach = CodexDaemonConnector(home.env)
     async with (
         open_bus(f"sqlite://{place / 'bus.db'}") as bus,
         SessionManager(bus, Config(environ=dict(home.env)), node="here") as manager,

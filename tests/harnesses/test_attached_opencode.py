@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.harnesses.prompt_ends import prompt_status
-from tests.harnesses.test_opencode_reach import BOUND, only, opencode_in
+from tests.harnesses.test_opencode_connector import BOUND, only, opencode_in
 from tests.mesh.mcp_clients import MeshHub, mesh_hub
 
 from tieline.events import Answer, Ask, Command, Done, Event, Init, Text, ToolResult, ToolUse, TurnStarted

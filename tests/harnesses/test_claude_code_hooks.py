@@ -15,7 +15,7 @@ from tests.mesh.mcp_clients import PROGRAM, MeshHub, mesh_hub
 
 from tieline.harnesses import installer
 from tieline.harnesses.base import InstallOptions
-from tieline.harnesses.claude_code import ClaudeCode
+from tieline.harnesses.claude_code.integration import ClaudeCode
 from tieline.mesh.records import Caller
 from tieline.protocol.mesh import MemberView
 from tieline.script import Run, Say

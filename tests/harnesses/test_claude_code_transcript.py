@@ -13,10 +13,10 @@ from tests.harnesses.idle_terminals import idle_terminals
 from tieline.bootstrap.daemon import hub_on
 from tieline.config import Config, HubConfig
 from tieline.events import Status, Text, TurnStarted
-from tieline.harnesses import transcript_file
 from tieline.harnesses.attach_consent import agree
-from tieline.harnesses.claude_code_transcript import ClaudeCodeTranscriptFile, TranscriptEvents, messages_in
-from tieline.harnesses.transcript_file import TranscriptCursor, TranscriptFile, TranscriptLine
+from tieline.harnesses.claude_code.transcript import ClaudeCodeTranscriptFile, TranscriptEvents, messages_in
+from tieline.harnesses.terminals import transcript_file
+from tieline.harnesses.terminals.transcript_file import TranscriptCursor, TranscriptFile, TranscriptLine
 from tieline.sessions.manager import SessionManager
 from tieline.testing.rig import scratch_env
 from tieline.testing.wait_for import eventually

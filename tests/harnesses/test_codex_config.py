@@ -10,7 +10,7 @@ import pytest
 
 from tieline.harnesses import installer
 from tieline.harnesses.base import InstallOptions
-from tieline.harnesses.codex import Codex
+from tieline.harnesses.codex.integration import Codex
 from tieline.testing.harness_terminals import codex_home
 
 pytestmark = pytest.mark.real

@@ -16,7 +16,7 @@ from tieline.client.hub_address import RunningHub
 from tieline.config import Config, HubConfig
 from tieline.harnesses import installer
 from tieline.harnesses.base import InstallOptions
-from tieline.harnesses.codex import Codex
+from tieline.harnesses.codex.integration import Codex
 from tieline.mesh.mesh import Mesh
 from tieline.mesh.records import Caller
 from tieline.protocol.mesh import MemberView

@@ -17,8 +17,8 @@ from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.events import Answer, Ask, Done
 from tieline.harnesses.attach_consent import CurrentConsent, agree
-from tieline.harnesses.codex_reach import CodexReach
-from tieline.harnesses.codex_terminal import CodexTerminal, Thread, ThreadStatus
+from tieline.harnesses.codex.daemon_connector import CodexDaemonConnector
+from tieline.harnesses.codex.terminal import CodexTerminal, Thread, ThreadStatus
 from tieline.mesh.push import HarnessSession
 from tieline.sessions.ask_rules import AskRule
 from tieline.sessions.attached_session import AttachedSession
@@ -123,7 +123,7 @@ async def test_a_turn_that_ends_while_its_thread_is_read_leaves_it_idle(tmp_path
 
     link = tmp_path / "app-server-control" / "app-server-control.sock"
     link.parent.mkdir()
-    reach = CodexReach(env)
+    reach = CodexDaemonConnector(env)
     with tempfile.TemporaryDirectory(prefix="tl-") as short:  # enough for a socket
         socket = Path(short) / "socket"
         link.symlink_to(socket)

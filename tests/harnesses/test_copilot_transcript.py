@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from tieline.events import Done, Error, Event, Status, Text, ToolResult, TurnStarted
-from tieline.harnesses.copilot_reach import CopilotReach
-from tieline.harnesses.copilot_transcript import CopilotEvents, CopilotTranscriptFile, head_of
-from tieline.harnesses.transcript_file import TranscriptCursor
+from tieline.harnesses.copilot.connector import CopilotConnector
+from tieline.harnesses.copilot.transcript import CopilotEvents, CopilotTranscriptFile, head_of
+from tieline.harnesses.terminals.transcript_file import TranscriptCursor
 from tieline.sessions.attached_session import MODE, SAID
 
 AT = "2026-11-19T05:01:33.260Z"
@@ -112,7 +112,7 @@ def test_words_in_a_turn_a_mode_and_what_subagents_do(tmp_path: Path) -> None:
 
 
 def test_no_other_file_is_read(tmp_path: Path) -> None:
-    reach = CopilotReach({"HOME": str(tmp_path), "TIELINE_HOME": str(tmp_path / "state")})
+    reach = CopilotConnector({"HOME": str(tmp_path), "TIELINE_HOME": str(tmp_path / "state")})
     states = tmp_path / ".copilot/session-state"
     states.mkdir(parents=True)
     own = states / "an-id" / "events.jsonl"

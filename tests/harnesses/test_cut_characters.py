@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tieline.harnesses.claude_code_transcript import ClaudeCodeTranscriptFile
-from tieline.harnesses.gemini_transcript import GeminiTranscriptFile
-from tieline.harnesses.qwen_transcript import QwenTranscriptFile
-from tieline.harnesses.transcript_file import TranscriptCursor, TranscriptFile
+from tieline.harnesses.claude_code.transcript import ClaudeCodeTranscriptFile
+from tieline.harnesses.gemini.transcript import GeminiTranscriptFile
+from tieline.harnesses.qwen.transcript import QwenTranscriptFile
+from tieline.harnesses.terminals.transcript_file import TranscriptCursor, TranscriptFile
 
 LINE = (
     b'{"type":"user","uuid":"u-1","id":"u-1","message":{"role":"user","content":"cut \\ud83d, whole \\ud83d\\ude00"}}\n'

@@ -10,7 +10,7 @@ from tests.mesh.mcp_clients import PROGRAM, MeshHub, mesh_hub
 
 from tieline.harnesses import installer, registry
 from tieline.harnesses.base import InstallOptions
-from tieline.harnesses.gemini_hooks import GeminiHooks
+from tieline.harnesses.gemini.hook_format import GeminiHookFormat
 from tieline.harnesses.hook_handler import HarnessHooks
 from tieline.mesh.hook_events import HookKind, NativeReply
 from tieline.mesh.records import Caller
@@ -52,7 +52,7 @@ class SendBefore:
     async def handle(self, caller: Caller, harness: str, input: Mapping[str, Any], pid: int = 0) -> NativeReply:
         event = input["hook_event_name"]
         self.events.append(event)
-        self.kinds.append(GeminiHooks().read(input).kind)
+        self.kinds.append(GeminiHookFormat().read(input).kind)
         if text := self._messages.pop(event, ""):
             (member,) = members(self._mesh)
             self.sent[event] = (await self._mesh.mesh.send_message(OWNER, member.id, text)).id

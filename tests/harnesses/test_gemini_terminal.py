@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tieline.drivers.acp.tools import AcpToolCall
-from tieline.harnesses.acp_hooked_terminal import HookNote
-from tieline.harnesses.gemini_terminal import _is_about as is_about  # pyright: ignore[reportPrivateUsage]
+from tieline.harnesses.gemini.terminal import _is_about as is_about  # pyright: ignore[reportPrivateUsage]
+from tieline.harnesses.terminals.hooked_terminal import HookNote
 
 HOME = "/home/me/shop"
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tieline.events import Command, Diff, Done, Edit, Error, Event, Other, Text, ToolResult, ToolUse, TurnStarted
-from tieline.harnesses.gemini_transcript import GeminiEvents, GeminiTranscriptFile, head_of
-from tieline.harnesses.transcript_file import TranscriptCursor
+from tieline.harnesses.gemini.transcript import GeminiEvents, GeminiTranscriptFile, head_of
+from tieline.harnesses.terminals.transcript_file import TranscriptCursor
 
 HEAD = {"sessionId": "s-1", "projectHash": "p", "startTime": "2026-11-18T00:00:00.000Z", "kind": "main"}
 TOKENS = {"input": 10, "output": 5, "cached": 4, "thoughts": 2, "tool": 0, "total": 17}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tieline.harnesses.gemini import Gemini
+from tieline.harnesses.gemini.integration import Gemini
 
 HERE = Path("/home/me/shop")
 

@@ -23,10 +23,11 @@ from tieline.events import (
     ToolUse,
     TurnStarted,
 )
-from tieline.harnesses import kimi_transcript, transcript_file
-from tieline.harnesses.kimi_reach import KimiReach
-from tieline.harnesses.kimi_transcript import LOOP, TYPES, KimiEvents, KimiTranscriptFile, head_of, input_of
-from tieline.harnesses.transcript_file import TranscriptCursor
+from tieline.harnesses.kimi.connector import KimiConnector
+from tieline.harnesses.kimi.integration import transcript as kimi_transcript
+from tieline.harnesses.kimi.transcript import LOOP, TYPES, KimiEvents, KimiTranscriptFile, head_of, input_of
+from tieline.harnesses.terminals import transcript_file
+from tieline.harnesses.terminals.transcript_file import TranscriptCursor
 from tieline.sessions.attached_session import MODE, SAID, UNFINISHED
 
 SESSION = "session_00000000-0000-4000-8000-000000000000"
@@ -459,7 +460,7 @@ def test_a_record_is_of_the_session_of_its_folder_and_began_with_its_first_line(
 
 
 def test_no_other_file_is_one(record: Record, tmp_path: Path) -> None:
-    reach = KimiReach({"HOME": str(tmp_path), "TIELINE_HOME": str(tmp_path / "state")})
+    reach = KimiConnector({"HOME": str(tmp_path), "TIELINE_HOME": str(tmp_path / "state")})
     find, is_record = reach._record, reach._is_record  # pyright: ignore[reportPrivateUsage]
     assert find(SESSION, {}) == record.path and is_record(str(record.path))
     sessions = record.path.parents[4]

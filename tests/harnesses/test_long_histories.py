@@ -20,11 +20,11 @@ from tieline.bus import open_bus
 from tieline.config import Config, HubConfig
 from tieline.events import TurnStarted
 from tieline.harnesses.attach_consent import CurrentConsent, agree
-from tieline.harnesses.claude_code_terminal import ClaudeCodeTerminal
-from tieline.harnesses.codex_terminal import PAGE, CodexTerminal, Thread
-from tieline.harnesses.gemini_terminal import GeminiTerminal
-from tieline.harnesses.opencode_reach import OpenCodeReach
-from tieline.harnesses.transcript_file import TranscriptFile, TranscriptLine
+from tieline.harnesses.claude_code.terminal import ClaudeCodeTerminal
+from tieline.harnesses.codex.terminal import PAGE, CodexTerminal, Thread
+from tieline.harnesses.gemini.terminal import GeminiTerminal
+from tieline.harnesses.opencode.connector import OpenCodeConnector
+from tieline.harnesses.terminals.transcript_file import TranscriptFile, TranscriptLine
 from tieline.protocol.harness_plugins import PluginEvents
 from tieline.sessions.attached_session import AttachedSession
 from tieline.sessions.attacher import Attacher
@@ -215,9 +215,9 @@ async def test_sessions_of_opencode_are_read_once_a_few_at_a_time_also_when_the_
 ) -> None:
     env, now, most = scratch_env(tmp_path / "home", path="/usr/bin:/bin"), 0, 0
     agree(env, "opencode", now=0.0)
-    take = OpenCodeReach.events
+    take = OpenCodeConnector.events
 
-    async def counted(reach: OpenCodeReach, told: PluginEvents) -> bool:
+    async def counted(reach: OpenCodeConnector, told: PluginEvents) -> bool:
         nonlocal now, most
         large = len(told.events) > 20
         now += large
@@ -227,7 +227,7 @@ async def test_sessions_of_opencode_are_read_once_a_few_at_a_time_also_when_the_
         finally:
             now -= large
 
-    monkeypatch.setattr(OpenCodeReach, "events", counted)
+    monkeypatch.setattr(OpenCodeConnector, "events", counted)
     config = Config(environ=env, hub=HubConfig(port=0))
     async with AsyncExitStack() as stack:
         counter = stack.enter_context(opencode_plugins(tmp_path / "plugins", env, SESSIONS, 3_000_000))

@@ -16,7 +16,7 @@ from tests.mesh.mcp_clients import MeshHub, mesh_hub
 from tieline import paths
 from tieline.harnesses import installer
 from tieline.harnesses.base import InstallOptions
-from tieline.harnesses.opencode import OpenCodeIntegration
+from tieline.harnesses.opencode.integration import OpenCodeIntegration
 from tieline.harnesses.plugin_file import plugin_text
 from tieline.protocol.mesh import MemberView
 from tieline.testing.wait_for import eventually

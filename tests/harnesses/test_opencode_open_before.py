@@ -16,7 +16,7 @@ from tests.harnesses.person import Person, person
 
 from tieline.events import TurnStarted
 from tieline.harnesses.attach_consent import STARTS_S
-from tieline.harnesses.opencode_open_terminals import NO_RELOAD, TURN
+from tieline.harnesses.opencode.open_terminals import NO_RELOAD, TURN
 from tieline.script import Run, Say
 from tieline.testing.tmux_terminal import TmuxTerminal
 from tieline.testing.wait_for import eventually

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tieline.harnesses.base import InstallOptions
-from tieline.harnesses.opencode_open_terminals import (
+from tieline.harnesses.opencode.open_terminals import (
     BETWEEN_STEPS_S,
     EARLIER_S,
     NO_RELOAD,

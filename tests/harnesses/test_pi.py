@@ -16,7 +16,7 @@ from tests.mesh.mcp_clients import OWNER, MeshHub, mesh_hub
 from tieline import paths
 from tieline.harnesses import installer
 from tieline.harnesses.base import InstallOptions
-from tieline.harnesses.pi import PiIntegration
+from tieline.harnesses.pi.integration import PiIntegration
 from tieline.testing.wait_for import at_work_in, eventually
 
 HARNESS = PiIntegration()

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.harnesses.test_gemini_reach import environment, now
-from tests.harnesses.test_qwen_reach import Inbox, receipt, write_session
+from tests.harnesses.test_gemini_connector import environment, now
+from tests.harnesses.test_qwen_connector import Inbox, receipt, write_session
 from tests.harnesses.test_qwen_transcript import Record, call, result, say, user
 from tests.harnesses.told_sessions import ToldSessions
 
@@ -19,9 +19,9 @@ from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.errors import Unsupported
 from tieline.events import Answer, Ask, Command, Done, Edit, Event, TurnStarted
-from tieline.harnesses import qwen_terminal
 from tieline.harnesses.attach_consent import CurrentConsent, agree, switch
-from tieline.harnesses.qwen_reach import QwenReach
+from tieline.harnesses.qwen.connector import QwenConnector
+from tieline.harnesses.qwen.integration import terminal as qwen_terminal
 from tieline.sessions.attacher import Attacher
 from tieline.sessions.manager import SessionManager
 from tieline.testing.wait_for import eventually
@@ -32,7 +32,7 @@ SESSION = "11111111-2222-3333-4444-555555555555"
 class Reading:
     """A hub that reads a terminal along, and what the hub sees of that one."""
 
-    def __init__(self, home: Path, manager: SessionManager, reach: QwenReach, inbox: Inbox) -> None:
+    def __init__(self, home: Path, manager: SessionManager, reach: QwenConnector, inbox: Inbox) -> None:
         self.manager = manager
         self.reach = reach
         self.told = ToldSessions()
@@ -79,7 +79,7 @@ async def reading_in(home: Path, *, ago: float = 0.0) -> AsyncGenerator[Reading,
         Inbox(home) as inbox,
     ):
         write_session(home, inbox.path, sessionId=SESSION, cwd=str(home), startedAt=(time.time() - ago) * 1000)
-        reach = QwenReach(env)
+        reach = QwenConnector(env)
         reach.attacher = Attacher(manager, CurrentConsent(env))
         reading = Reading(home, manager, reach, inbox)
         async with reach.open(reading.told):

@@ -10,8 +10,8 @@ import pytest
 from tests.harnesses.desk import BINARIES
 
 from tieline.events import Done, Edit, Error, Event, Init, Mcp, Status, Text, Thinking, ToolResult, ToolUse, TurnStarted
-from tieline.harnesses.qwen_transcript import SUBTYPES, TYPES, QwenEvents, QwenTranscriptFile
-from tieline.harnesses.transcript_file import TranscriptCursor, TranscriptLine, began_at
+from tieline.harnesses.qwen.transcript import SUBTYPES, TYPES, QwenEvents, QwenTranscriptFile
+from tieline.harnesses.terminals.transcript_file import TranscriptCursor, TranscriptLine, began_at
 
 Record = dict[str, Any]
 USED = {

@@ -25,11 +25,11 @@ from tieline.events import (
     ToolUse,
     TurnStarted,
 )
-from tieline.harnesses import transcript_file
-from tieline.harnesses.transcript_file import TranscriptCursor, TranscriptLine
-from tieline.harnesses.vibe_reach import VibeReach
-from tieline.harnesses.vibe_record import VibeRecord
-from tieline.harnesses.vibe_transcript import VibeEvents
+from tieline.harnesses.terminals import transcript_file
+from tieline.harnesses.terminals.transcript_file import TranscriptCursor, TranscriptLine
+from tieline.harnesses.vibe.connector import VibeConnector
+from tieline.harnesses.vibe.record import VibeRecord
+from tieline.harnesses.vibe.transcript import VibeEvents
 from tieline.processes.process_table import ProcessInfo
 from tieline.sessions.attached_session import MODE, SAID, UNFINISHED
 
@@ -500,7 +500,7 @@ class Leases:
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.active = home / ".vibe/logs/session/active"
         self.active.mkdir(parents=True)
-        self.reach = VibeReach({"HOME": str(home), "TIELINE_HOME": str(home / "state")})
+        self.reach = VibeConnector({"HOME": str(home), "TIELINE_HOME": str(home / "state")})
         self.processes: dict[int, ProcessInfo] = {}
         monkeypatch.setattr("tieline.harnesses.vibe_reach.process_info", self.processes.get)
         monkeypatch.setattr("tieline.harnesses.vibe_reach.agent_ancestor", {13: "agent"}.get)

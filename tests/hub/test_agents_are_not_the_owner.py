@@ -21,8 +21,8 @@ from tieline.bootstrap.relay import open_relay
 from tieline.client.hub_address import RunningHub as Found
 from tieline.drivers.scripted import Scripted
 from tieline.envelopes import address
-from tieline.hub.security import peer_credentials
-from tieline.hub.security.peer_credentials import MAX_COMMAND, peer_of
+from tieline.hub.security import local_peer
+from tieline.hub.security.local_peer import MAX_COMMAND, peer_of
 from tieline.processes.ancestry import UNKNOWN, Ancestry
 from tieline.script import Reply, Run
 from tieline.testing.wait_for import eventually
@@ -222,7 +222,7 @@ async def test_whoever_cannot_be_told_is_nobody(tmp_path: Path, monkeypatch: pyt
             return Ancestry(UNKNOWN)
 
         with monkeypatch.context() as patch:
-            patch.setattr(peer_credentials, "ancestry", unknown)
+            patch.setattr(local_peer, "ancestry", unknown)
             assert "cannot tell" in peer_of(theirs).problem
     with socket.socket(socket.AF_UNIX) as pair:  # not connected at all
         assert peer_of(pair).problem
@@ -253,7 +253,7 @@ async def test_a_number_that_became_another_processs_is_nobody(tmp_path: Path, m
     def handle(connection: socket.socket) -> int:
         return ended
 
-    monkeypatch.setattr(peer_credentials, "_pidfd", handle)
+    monkeypatch.setattr(local_peer, "_pidfd", handle)
     with theirs, ours:
         assert peer_of(theirs).problem == "the process that connected is gone"
 
@@ -262,7 +262,7 @@ async def test_its_command_is_short_and_printable(tmp_path: Path) -> None:
     words = ["-c", "import sys; sys.stdin.read()", "x\x1b[2J\u202e", "y" * 500]
     process = await asyncio.create_subprocess_exec(sys.executable, *words, stdin=asyncio.subprocess.PIPE)
     try:
-        told = peer_credentials._command(process.pid)  # pyright: ignore[reportPrivateUsage]
+        told = local_peer._command(process.pid)  # pyright: ignore[reportPrivateUsage]
     finally:
         process.kill()
         await process.wait()

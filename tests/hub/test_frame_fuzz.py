@@ -11,7 +11,7 @@ from uvicorn.server import ServerState
 
 from tieline.hub.security import unauthenticated_limits
 from tieline.hub.security.unauthenticated_limits import UnauthenticatedLimits
-from tieline.hub.stream.ws_framing import FramedProtocol
+from tieline.hub.stream.uvicorn_websocket import PreencodedWebSocketProtocol
 
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -57,11 +57,13 @@ class Reader:
     """A connection right after its upgrade."""
 
     def __init__(self) -> None:
-        config = Config(_app, ws=FramedProtocol, ws_max_size=AFTER, ws_per_message_deflate=False, log_config=None)
+        config = Config(
+            _app, ws=PreencodedWebSocketProtocol, ws_max_size=AFTER, ws_per_message_deflate=False, log_config=None
+        )
         config.load()
         self.strangers = UnauthenticatedLimits()
         self.wire = Wire()
-        self.protocol = FramedProtocol(config, ServerState(), {"strangers": self.strangers})
+        self.protocol = PreencodedWebSocketProtocol(config, ServerState(), {"strangers": self.strangers})
         self.protocol.connection_made(self.wire)
         self.protocol.data_received(UPGRADE)
         self.protocol.conn.send_response(self.protocol.response)

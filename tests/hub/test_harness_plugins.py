@@ -12,7 +12,7 @@ from tests.mesh.mcp_clients import MeshHub, mesh_hub
 
 from tieline.hub.routes.harness_plugins import LARGE
 from tieline.hub.security import access_rules
-from tieline.mesh.plugin_reach import MAX_READING
+from tieline.mesh.plugin_connector import MAX_READING
 from tieline.mesh.push import HarnessSession
 from tieline.testing.wait_for import eventually
 
@@ -22,7 +22,7 @@ SESSIONS, HANDED_OVER, EVENTS = (f"{PATH}/opencode/{what}" for what in ("session
 
 async def test_a_plugin_registers_its_sessions_and_gets_their_texts(tmp_path: Path) -> None:
     async with mesh_hub(tmp_path) as hub, hub.http() as http:
-        reach = hub.hub.plugin_reaches["opencode"]
+        reach = hub.hub.plugin_connectors["opencode"]
         async with asyncio.timeout(60), http.stream("GET", f"{PATH}?harness=opencode") as stream:
             assert stream.headers["content-type"].startswith("text/event-stream")
             lines = stream.aiter_lines()
@@ -72,7 +72,7 @@ async def test_a_part_of_a_history_waits_for_its_turn_however_long_other_request
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with mesh_hub(tmp_path) as hub, hub.http() as http, AsyncExitStack() as others:
-        reach = hub.hub.plugin_reaches["opencode"]
+        reach = hub.hub.plugin_connectors["opencode"]
         for _ in range(MAX_READING):
             await others.enter_async_context(reach.reading)
         monkeypatch.setattr(access_rules, "RESPONSE_S", 0)

@@ -24,7 +24,7 @@ from tieline.protocol.mesh import (
     PeerMessage,
     SentMessage,
 )
-from tieline.sessions import team_server
+from tieline.sessions import team_mcp_server
 
 MAX_TOKENS = 3000
 CHARACTERS_PER_TOKEN = 3.5
@@ -39,7 +39,7 @@ NAMES = {
 
 def test_all_tools_are_there() -> None:
     assert set(TOOLS) == NAMES
-    assert set(TEAM_TOOLS) == team_server.TOOLS
+    assert set(TEAM_TOOLS) == team_mcp_server.TOOLS
     assert all(tool.description.endswith(".") for tool in (*TOOLS.values(), *TEAM_TOOLS.values()))
 
 

@@ -365,7 +365,7 @@ async def test_the_session_that_a_member_had_before_does_not_lead_to_it(mesh: Me
 
 
 async def test_a_plugin_that_names_anothers_session_gets_none_of_its_messages(mesh: MeshHub) -> None:
-    reach = mesh.hub.plugin_reaches["opencode"]
+    reach = mesh.hub.plugin_connectors["opencode"]
     async with terminal(mesh.serving.socket) as home, mesh.http() as http:
         victim = await victim_of(mesh, "argument", home)
         async with http.stream("GET", f"{PLUGINS}?harness=opencode") as stream:

@@ -38,7 +38,7 @@ ALICE = HarnessSession(harness="recording", session="s-1", cwd="/", activity="id
 OWNER = Caller(person="owner")
 
 
-class RecordingReach:
+class RecordingConnector:
     """A way in that keeps what it was given."""
 
     harness = "recording"
@@ -77,10 +77,10 @@ class RecordingReach:
 class Stage:
     """A mesh with one harness and its pusher."""
 
-    def __init__(self, mesh: Mesh, relay: Relay, reach: RecordingReach, pusher: Pusher) -> None:
+    def __init__(self, mesh: Mesh, relay: Relay, connector: RecordingConnector, pusher: Pusher) -> None:
         self.mesh = mesh
         self.relay = relay
-        self.reach = reach
+        self.connector = connector
         self.pusher = pusher
         self.notices: list[UnreadNotice] = []
 
@@ -101,7 +101,7 @@ class Stage:
 
 @asynccontextmanager
 async def stage(folder: Path, *rungs: Rung, settle_s: float = 0.02, installed: bool = True) -> AsyncGenerator[Stage]:
-    reach = RecordingReach(*rungs)
+    connector = RecordingConnector(*rungs)
     async with (
         open_bus(f"sqlite://{folder / 'bus.db'}") as bus,
         Relay(bus, Config()) as relay,
@@ -114,14 +114,14 @@ async def stage(folder: Path, *rungs: Rung, settle_s: float = 0.02, installed: b
 
         pusher = Pusher(
             mesh,
-            [reach],
+            [connector],
             relay.subscribe,
             installed=lambda harness, cwd: installed,
             backoff=Backoff(0.01, 0.02),
             settle_s=settle_s,
         )
         async with pusher, UnreadNotices(mesh, relay.subscribe, notify, after_s=0.05):
-            stage = Stage(mesh, relay, reach, pusher)
+            stage = Stage(mesh, relay, connector, pusher)
             yield stage
 
 
@@ -155,7 +155,7 @@ async def test_an_idle_session_is_woken(tmp_path: Path) -> None:
         await at.pusher.changed(ALICE)
         id = await at.send("wake up")
         await at.reaches(id, "injected")
-        ((session, text),) = at.reach.pushed
+        ((session, text),) = at.connector.pushed
         assert session == "s-1"
         assert "wake up" in text
         await at.pusher.changed(replace(ALICE, activity="working"))
@@ -167,7 +167,7 @@ async def test_a_working_session_is_left_alone_until_it_is_idle(tmp_path: Path) 
         await at.pusher.changed(replace(ALICE, activity="working"))
         id = await at.send("later")
         await at.pusher.changed(replace(ALICE, activity="working"))
-        assert at.reach.pushed == []
+        assert at.connector.pushed == []
         assert await at.state(id) == "stored"
         await at.pusher.changed(ALICE)
         await at.reaches(id, "injected")
@@ -198,13 +198,13 @@ async def test_what_a_call_of_the_agent_waits_for_is_left_to_it(tmp_path: Path, 
             answer = (await waiting).answer
             assert answer is not None and answer.text == "three"
             await at.reaches(besides, "injected")
-            assert [text for _, text in at.reach.pushed if "three" in text] == []
+            assert [text for _, text in at.connector.pushed if "three" in text] == []
         else:
             waiting = asyncio.create_task(at.mesh.wait_for_messages(caller, timeout_s=60))
             await eventually(lambda: at.mesh.mailbox.is_awaited(member.address), "it does not wait")
             await at.send("for the call")
             assert [message.text for message in (await waiting).messages] == ["for the call"]
-            assert at.reach.pushed == []
+            assert at.connector.pushed == []
 
 
 async def test_one_wake_brings_all_that_wait(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ async def test_one_wake_brings_all_that_wait(tmp_path: Path) -> None:
         await at.pusher.changed(ALICE)
         for id in ids:
             await at.reaches(id, "injected")
-        ((_, text),) = at.reach.pushed
+        ((_, text),) = at.connector.pushed
         assert [f"message {number}" in text for number in range(5)] == [True] * 5
 
 
@@ -227,17 +227,17 @@ async def test_what_was_fetched_meanwhile_wakes_nobody(tmp_path: Path) -> None:
         await at.mesh.confirm(caller, [message.id for message in fetched.messages])
         await at.pusher.changed(ALICE)
         await at.pusher.changed(ALICE)
-        assert at.reach.pushed == []
+        assert at.connector.pushed == []
 
 
 @pytest.mark.parametrize("fault", [Unreachable("its socket is closed"), ValueError("another version's shape")], ids=str)
 async def test_a_push_that_fails_is_made_again_and_loses_nothing(tmp_path: Path, fault: Exception) -> None:
     async with stage(tmp_path, "idle_wake") as at:
-        at.reach.failures, at.reach.fault = 3, fault
+        at.connector.failures, at.connector.fault = 3, fault
         await at.pusher.changed(ALICE)
         id = await at.send("three times in vain")
         await at.reaches(id, "injected")
-        assert len(at.reach.pushed) == 1
+        assert len(at.connector.pushed) == 1
 
 
 async def test_what_another_way_could_not_hand_over_is_pushed(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ async def test_what_another_way_could_not_hand_over_is_pushed(tmp_path: Path) ->
         lent = await at.mesh.fetch_messages(caller)
         await at.pusher.changed(ALICE)
         await eventually(lambda: not pushes(), "it waits for what is lent out")
-        assert at.reach.pushed == []
+        assert at.connector.pushed == []
         at.mesh.release(caller, [message.id for message in lent.messages])  # and no other sign
         await at.reaches(id, "injected")
 
@@ -256,10 +256,10 @@ async def test_what_another_way_could_not_hand_over_is_pushed(tmp_path: Path) ->
 async def test_a_harness_that_does_not_answer_is_not_given_a_message_for_ever(tmp_path: Path) -> None:
     """It may have it."""
     async with stage(tmp_path, "idle_wake") as at:
-        at.reach.failures, at.reach.fault = MAX_UNANSWERED, PushUnanswered("no answer in time")
+        at.connector.failures, at.connector.fault = MAX_UNANSWERED, PushUnanswered("no answer in time")
         await at.pusher.changed(ALICE)
         id = await at.send("perhaps")
-        await eventually(lambda: not at.reach.failures and not pushes(), "it is tried once more")
+        await eventually(lambda: not at.connector.failures and not pushes(), "it is tried once more")
         assert await at.state(id) == "stored"
         await at.pusher.changed(ALICE)
         await at.reaches(id, "injected")
@@ -267,27 +267,27 @@ async def test_a_harness_that_does_not_answer_is_not_given_a_message_for_ever(tm
 
 async def test_people_are_notified_of_a_session_that_cannot_be_reached(tmp_path: Path) -> None:
     async with stage(tmp_path, "idle_wake") as at:
-        at.reach.failures = 1000
+        at.connector.failures = 1000
         await at.pusher.changed(ALICE)
         id = await at.send("unreachable")
         await eventually(lambda: bool(at.notices), "nobody was notified")
         assert at.notices[0].unread == 1
         assert await at.state(id) == "stored"
-        at.reach.failures = 0
+        at.connector.failures = 0
         await at.reaches(id, "injected")  # without a sign of it
 
 
 async def test_what_arrives_during_a_push_follows_it(tmp_path: Path) -> None:
     async with stage(tmp_path, "idle_wake") as at:
-        at.reach.go_on.clear()
+        at.connector.go_on.clear()
         await at.pusher.changed(ALICE)
         first = await at.send("first")
-        await at.reach.entered.wait()
+        await at.connector.entered.wait()
         second = await at.send("second")
-        at.reach.go_on.set()
+        at.connector.go_on.set()
         await at.reaches(first, "injected")
         await at.reaches(second, "injected")
-        assert ["second" in text for _, text in at.reach.pushed] == [False, True]
+        assert ["second" in text for _, text in at.connector.pushed] == [False, True]
 
 
 async def test_a_session_that_was_just_woken_is_not_woken_again(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ async def test_a_session_that_was_just_woken_is_not_woken_again(tmp_path: Path) 
         assert await at.state(second) == "stored"
         await at.pusher.changed(ALICE)
         await at.reaches(second, "injected")
-        assert len(at.reach.pushed) == 2
+        assert len(at.connector.pushed) == 2
 
 
 async def test_agents_that_wake_each_other_for_ever_are_stopped(tmp_path: Path) -> None:
@@ -312,13 +312,13 @@ async def test_agents_that_wake_each_other_for_ever_are_stopped(tmp_path: Path) 
         id = await at.send("one too many")
         await eventually(lambda: bool(at.notices), "nobody was notified")
         assert await at.state(id) == "stored"
-        assert len(at.reach.pushed) == MAX_WAKES
+        assert len(at.connector.pushed) == MAX_WAKES
 
 
 async def test_what_a_harness_had_only_in_memory_when_its_session_ended_is_unread_again(tmp_path: Path) -> None:
     working = replace(ALICE, activity="working")
     async with stage(tmp_path, "idle_wake", "mid_turn") as at:
-        at.reach.in_memory = frozenset({"mid_turn"})
+        at.connector.in_memory = frozenset({"mid_turn"})
         await at.pusher.changed(working)
         seen = await at.send("seen before the end")
         await at.reaches(seen, "injected")
@@ -335,7 +335,7 @@ async def test_what_a_harness_had_only_in_memory_when_its_session_ended_is_unrea
     async with stage(tmp_path, "idle_wake", "mid_turn") as at:
         await at.pusher.changed(ALICE)
         await at.reaches(lost, "injected")
-        ((_, text),) = at.reach.pushed
+        ((_, text),) = at.connector.pushed
         assert "lost with the turn" in text and "seen before" not in text
 
 
@@ -343,19 +343,19 @@ async def test_what_met_a_turn_that_had_just_begun_is_unread_again_when_the_sess
     """The session looked idle, its person began a turn, and the harness kept the text for later."""
     working = replace(ALICE, activity="working")
     async with stage(tmp_path, "idle_wake", "mid_turn") as at:
-        at.reach.in_memory = frozenset({"mid_turn"})
-        at.reach.go_on.clear()
+        at.connector.in_memory = frozenset({"mid_turn"})
+        at.connector.go_on.clear()
         await at.pusher.changed(ALICE)
         id = await at.send("never lost")
-        await at.reach.entered.wait()
+        await at.connector.entered.wait()
         await at.pusher.changed(working)
-        at.reach.go_on.set()
+        at.connector.go_on.set()
         await at.reaches(id, "injected")
         await at.pusher.ended(working)
         assert await at.state(id) == "stored"
         await at.pusher.changed(ALICE)
         await at.reaches(id, "injected")
-        assert ["never lost" in text for _, text in at.reach.pushed] == [True, True]
+        assert ["never lost" in text for _, text in at.connector.pushed] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -367,14 +367,14 @@ async def test_what_a_turn_took_up_before_the_push_was_over_is_seen(
     """The turn ended meanwhile, and no other sign follows: the session's history tells."""
     working = replace(ALICE, activity="working")
     async with stage(tmp_path, "idle_wake", "mid_turn") as at:
-        at.reach.in_memory = frozenset({"mid_turn"})
-        at.reach.go_on.clear()
+        at.connector.in_memory = frozenset({"mid_turn"})
+        at.connector.go_on.clear()
         await at.pusher.changed(working)
         id = await at.send("taken up")
-        await at.reach.entered.wait()
-        at.reach.history = {id} if in_history else set()
+        await at.connector.entered.wait()
+        at.connector.history = {id} if in_history else set()
         await at.pusher.changed(ALICE)
-        at.reach.go_on.set()
+        at.connector.go_on.set()
         await at.reaches(id, told)
         await at.pusher.ended(ALICE)
         assert await at.state(id) == after_its_end
@@ -383,38 +383,38 @@ async def test_what_a_turn_took_up_before_the_push_was_over_is_seen(
 async def test_what_a_harness_had_written_down_before_it_was_killed_is_not_told_twice(tmp_path: Path) -> None:
     working = replace(ALICE, activity="working")
     async with stage(tmp_path, "idle_wake", "mid_turn") as at:
-        at.reach.in_memory = frozenset({"mid_turn"})
+        at.connector.in_memory = frozenset({"mid_turn"})
         await at.pusher.changed(working)
         kept, lost = await at.send("written down"), await at.send("lost with it")
         await at.reaches(kept, "injected")
         await at.reaches(lost, "injected")
         await at.pusher.ended(working)
-        at.reach.history = {kept}
-        at.reach.pushed.clear()
+        at.connector.history = {kept}
+        at.connector.pushed.clear()
         await at.pusher.changed(ALICE)
         await at.reaches(kept, "injected")
         await at.reaches(lost, "injected")
-        text = "".join(text for _, text in at.reach.pushed)
+        text = "".join(text for _, text in at.connector.pushed)
         assert "written down" not in text and text.count("lost with it") == 1
         assert f"given these messages above: {kept}. Go on" in text
 
 
 async def test_a_push_without_an_answer_that_arrived_is_not_told_twice(tmp_path: Path) -> None:
     async with stage(tmp_path, "idle_wake", "mid_turn") as at:
-        at.reach.failures, at.reach.fault = 1, PushUnanswered("no answer in time")
-        at.reach.go_on.clear()
+        at.connector.failures, at.connector.fault = 1, PushUnanswered("no answer in time")
+        at.connector.go_on.clear()
         await at.pusher.changed(replace(ALICE, activity="working"))
         id = await at.send("it has come")
-        await at.reach.entered.wait()
-        at.reach.history = {id}
-        at.reach.go_on.set()
+        await at.connector.entered.wait()
+        at.connector.history = {id}
+        at.connector.go_on.set()
         await at.reaches(id, "injected")
-        assert not at.reach.pushed
+        assert not at.connector.pushed
 
 
 async def test_what_was_woken_with_is_not_pushed_again_after_its_session_ended(tmp_path: Path) -> None:
     async with stage(tmp_path, "idle_wake", "mid_turn") as at:
-        at.reach.in_memory = frozenset({"mid_turn"})
+        at.connector.in_memory = frozenset({"mid_turn"})
         await at.pusher.changed(ALICE)
         id = await at.send("wake up")
         await at.reaches(id, "injected")
@@ -422,7 +422,7 @@ async def test_what_was_woken_with_is_not_pushed_again_after_its_session_ended(t
         await at.pusher.changed(ALICE)
         assert await at.state(id) == "injected"  # nobody saw it take the message up
         await at.reaches(await at.send("the next"), "injected")
-        assert ["wake up" in text for _, text in at.reach.pushed] == [True, False]
+        assert ["wake up" in text for _, text in at.connector.pushed] == [True, False]
 
 
 async def test_what_was_handed_over_before_a_restart_is_seen_after_it(tmp_path: Path) -> None:
@@ -436,22 +436,22 @@ async def test_what_was_handed_over_before_a_restart_is_seen_after_it(tmp_path: 
         assert await at.state(id) == "injected"
         await at.pusher.changed(ALICE)
         await at.reaches(id, "seen")
-        assert at.reach.pushed == []
+        assert at.connector.pushed == []
 
 
 @pytest.mark.parametrize("activity", ["idle", "working"])
 async def test_the_end_leaves_no_push_behind(tmp_path: Path, activity: str) -> None:
     async with stage(tmp_path, "idle_wake", "mid_turn") as at:
-        at.reach.go_on.clear()
+        at.connector.go_on.clear()
         await at.pusher.changed(replace(ALICE, activity=activity))
         await at.send("held")
-        await at.reach.entered.wait()
+        await at.connector.entered.wait()
     assert not pushes()
 
 
 async def test_each_receiver_is_pushed_to_through_its_own_harness(tmp_path: Path) -> None:
     """A broadcast, too; and nobody else's way is tried for a harness that has none."""
-    one, other = RecordingReach("idle_wake"), RecordingReach("idle_wake")
+    one, other = RecordingConnector("idle_wake"), RecordingConnector("idle_wake")
     other.harness = "another"
     async with (
         open_bus(f"sqlite://{tmp_path / 'bus.db'}") as bus,
@@ -469,7 +469,7 @@ async def test_each_receiver_is_pushed_to_through_its_own_harness(tmp_path: Path
                 await until(
                     relay, result.message.id, lambda receipt: any(step.state == "injected" for step in receipt.steps)
                 )
-        assert [[session for session, _ in reach.pushed] for reach in (one, other)] == [["s-1"], ["s-2"]]
+        assert [[session for session, _ in connector.pushed] for connector in (one, other)] == [["s-1"], ["s-2"]]
         assert mesh.mailbox.unread(without.address) == 1
 
 

@@ -7,7 +7,7 @@ from tests.drivers.acp_contract import BINARIES
 from tests.harnesses.installed_home import installed_home
 from tests.mesh.mcp_clients import OWNER, mesh_hub
 
-from tieline.harnesses.copilot import Copilot
+from tieline.harnesses.copilot.integration import Copilot
 from tieline.mesh.framing import NOTICE
 from tieline.script import Call, Run, Say
 from tieline.testing.harness_terminals import copilot_home

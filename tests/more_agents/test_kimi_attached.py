@@ -18,7 +18,7 @@ from tests.more_agents.test_qwen_terminal import answers, each_once, kinds, turn
 from tieline.environment import config_path
 from tieline.errors import TielineError
 from tieline.events import Command, Done, Edit, Error, ToolResult, TurnStarted
-from tieline.harnesses.kimi_transcript import LOOP, TYPES
+from tieline.harnesses.kimi.transcript import LOOP, TYPES
 from tieline.protocol.request_bodies import Decision
 from tieline.script import Call, Fail, Run, Say, Stall, Think, Write
 from tieline.sessions.attached_session import ANSWER_THERE

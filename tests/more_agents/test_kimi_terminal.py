@@ -7,7 +7,7 @@ from tests.asks.agents import MORE
 from tests.harnesses.installed_home import installed_home
 from tests.mesh.mcp_clients import OWNER, mesh_hub
 
-from tieline.harnesses.kimi import Kimi
+from tieline.harnesses.kimi.integration import Kimi
 from tieline.mesh.framing import NOTICE
 from tieline.script import Call, Run, Say
 from tieline.testing.harness_terminals import kimi_home

@@ -13,7 +13,7 @@ from tests.harnesses.person import Person, person
 from tests.harnesses.test_terminal_events import hold_to_the_table
 
 from tieline.events import Done, Error, Event, Init, Status, Text, ToolResult, ToolUse, TurnStarted
-from tieline.mesh.plugin_reach import FIRST_LOOK_S
+from tieline.mesh.plugin_connector import FIRST_LOOK_S
 from tieline.processes.process_table import running_process
 from tieline.script import Run, Say
 from tieline.sessions.attached_session import SAID

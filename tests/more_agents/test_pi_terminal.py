@@ -10,7 +10,7 @@ from tests.mesh.mcp_clients import OWNER, call, mesh_hub
 
 import tieline
 from tieline.drivers.pi.driver import create
-from tieline.harnesses.pi import PiIntegration
+from tieline.harnesses.pi.integration import PiIntegration
 from tieline.mesh.framing import NOTICE, TAG
 from tieline.policy import preset
 from tieline.script import Call, Run, Say

@@ -28,7 +28,7 @@ from tieline.events import (
     ToolUse,
     TurnStarted,
 )
-from tieline.harnesses.qwen import Qwen
+from tieline.harnesses.qwen.integration import Qwen
 from tieline.mesh.framing import NOTICE, TAG
 from tieline.protocol.request_bodies import Decision
 from tieline.script import Inquire, Run, Say, Stall, Write

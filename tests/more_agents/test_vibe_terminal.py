@@ -7,7 +7,7 @@ from tests.harnesses.installed_home import installed_home
 from tests.mesh.mcp_clients import OWNER, mesh_hub
 from tests.more_agents.python.install import binaries
 
-from tieline.harnesses.vibe import Vibe
+from tieline.harnesses.vibe.integration import Vibe
 from tieline.mesh.framing import NOTICE
 from tieline.script import Call, Run, Say
 from tieline.testing.harness_terminals import vibe_home

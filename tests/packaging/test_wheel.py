@@ -45,7 +45,7 @@ def test_it_holds_the_page(wheel: Path) -> None:
     page = {f"tieline/hub/static/{file.relative_to(static)}" for file in static.rglob("*") if file.is_file()}
     assert "tieline/hub/static/index.html" in page
     assert page <= held
-    assert {"tieline/py.typed", "tieline/bus/sqlite/bus.sql", "tieline/harnesses/opencode_plugin.js"} <= held
+    assert {"tieline/py.typed", "tieline/bus/sqlite/bus.sql", "tieline/harnesses/opencode/plugin.js"} <= held
     assert not [name for name in held if not name.startswith(("tieline/", "tieline-"))]
 
 

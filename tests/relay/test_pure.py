@@ -13,14 +13,14 @@ from tieline.config import RelayConfig
 from tieline.envelopes import Budget, Limits
 from tieline.errors import UsageError
 from tieline.relay import budget as budgets
-from tieline.relay.address_trie import AddressTrie
-from tieline.relay.rules import CircuitBreaker, SendRateLimiter, SendRules
+from tieline.relay.longest_prefix_trie import LongestPrefixTrie
+from tieline.relay.send_limits import CircuitBreaker, SendRateLimiter, SendRules
 
 TOKENS = st.lists(st.sampled_from(["a", "b", "ab", "c"]), min_size=1, max_size=5).map(lambda t: "relay." + ".".join(t))
 
 
 def test_a_prefix_is_matched_token_by_token() -> None:
-    endpoints: AddressTrie[str] = AddressTrie()
+    endpoints: LongestPrefixTrie[str] = LongestPrefixTrie()
     assert endpoints.add("relay.agent", "agents", prefix=True)
     assert endpoints.match("relay.agent") == "agents"
     assert endpoints.match("relay.agent.shop.bob") == "agents"
@@ -29,7 +29,7 @@ def test_a_prefix_is_matched_token_by_token() -> None:
 
 
 def test_the_longest_wins_and_the_exact_one_before_it() -> None:
-    endpoints: AddressTrie[str] = AddressTrie()
+    endpoints: LongestPrefixTrie[str] = LongestPrefixTrie()
     endpoints.add("relay.a", "wide", prefix=True)
     endpoints.add("relay.a.b", "narrow", prefix=True)
     endpoints.add("relay.a.b", "exact", prefix=False)
@@ -41,7 +41,7 @@ def test_the_longest_wins_and_the_exact_one_before_it() -> None:
 
 @given(st.dictionaries(st.tuples(TOKENS, st.booleans()), st.integers(min_value=1), max_size=12), TOKENS)
 def test_matching_is_what_the_patterns_say(entries: dict[tuple[str, bool], int], subject: str) -> None:
-    endpoints: AddressTrie[int] = AddressTrie()
+    endpoints: LongestPrefixTrie[int] = LongestPrefixTrie()
     for (name, prefix), value in entries.items():
         endpoints.add(name, value, prefix=prefix)
     expected = entries.get((subject, False))

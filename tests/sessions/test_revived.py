@@ -18,7 +18,7 @@ from tieline.errors import AgentStartFailed
 from tieline.node.agent_inventory import AgentInventory
 from tieline.policy import Policy
 from tieline.script import Say
-from tieline.sessions import prompt_runner, running_sessions
+from tieline.sessions import running_sessions, session_worker
 from tieline.sessions.manager import SessionManager
 from tieline.testing.wait_for import eventually
 
@@ -80,7 +80,7 @@ async def turn(manager: SessionManager, session: str) -> None:
 
 async def test_brought_back_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running_sessions, "LOOK_S", 0.01)
-    monkeypatch.setattr(prompt_runner, "SOON_S", 0.0)
+    monkeypatch.setattr(session_worker, "SOON_S", 0.0)
     driver = Fragile()
     async with managed(tmp_path, driver) as (manager, session):
         lost: list[str] = []
@@ -97,7 +97,7 @@ async def test_a_prompt_that_comes_while_it_is_brought_back_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running_sessions, "LOOK_S", 0.01)
-    monkeypatch.setattr(prompt_runner, "SOON_S", 0.0)
+    monkeypatch.setattr(session_worker, "SOON_S", 0.0)
     driver = Fragile()
     async with managed(tmp_path, driver) as (manager, session):
         driver.opening.clear()

@@ -18,7 +18,7 @@ from tieline.protocol import teams as p
 from tieline.script import Reply
 from tieline.sessions.manager import SessionManager
 from tieline.teams.teams import Teams
-from tieline.teams.worktrees import TeamWorktrees
+from tieline.teams.turn_commits import TeamWorktrees
 from tieline.testing.in_process_hub import hub_around
 
 BOUND = 60.0

@@ -13,7 +13,7 @@ from tieline.config import Config, HubConfig
 from tieline.harnesses import installer
 from tieline.harnesses.attach_consent import agree
 from tieline.harnesses.base import InstallOptions
-from tieline.harnesses.claude_code import ClaudeCode
+from tieline.harnesses.claude_code.integration import ClaudeCode
 from tieline.protocol import teams as p
 from tieline.script import Reply, Say, Stall
 from tieline.testing.harness_terminals import claude_code_home

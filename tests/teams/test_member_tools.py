@@ -19,7 +19,7 @@ from tieline.mesh.records import Caller
 from tieline.protocol import teams as p
 from tieline.script import Fail, Run, Say
 from tieline.sessions.records import SessionRecord
-from tieline.sessions.team_server import allowed_in_team, servers_for
+from tieline.sessions.team_mcp_server import allowed_in_team, servers_for
 from tieline.teams.member_tools import MemberTools
 
 WAIT = Run("until test -e go; do sleep 0.05; done")

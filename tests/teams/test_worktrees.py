@@ -19,7 +19,7 @@ from tieline.sessions import worktrees
 from tieline.sessions.safe_git import GitFailed
 from tieline.sessions.worktrees import Worktree
 from tieline.teams.member_tools import MemberTools
-from tieline.teams.worktrees import TeamWorktrees
+from tieline.teams.turn_commits import TeamWorktrees
 
 pytestmark = pytest.mark.slow
 

@@ -41,7 +41,7 @@ from ..schedules.scheduler import Scheduler
 from ..sessions.manager import SessionManager
 from ..teams.member_tools import MemberTools
 from ..teams.teams import Teams
-from ..teams.worktrees import TeamWorktrees
+from ..teams.turn_commits import TeamWorktrees
 from ..version import __version__
 from .mesh import open_mesh
 from .nats_server import nats_server

@@ -15,13 +15,13 @@ from ..harnesses.hook_handler import HarnessHooks
 from ..harnesses.installer import installed_for
 from ..harnesses.instructions import PROTOCOL
 from ..hub.hub import Hub
-from ..hub.push.rules import MessagesUnread
+from ..hub.push.triggers import MessagesUnread
 from ..mesh.desktop_notification import notify_desktop
 from ..mesh.hook_events import HookEvents
 from ..mesh.mcp_endpoint import McpEndpoint
 from ..mesh.mesh import Mesh
-from ..mesh.plugin_reach import PluginReach
-from ..mesh.push import Pusher, Reach
+from ..mesh.plugin_connector import PluginConnector
+from ..mesh.push import Connector, Pusher
 from ..mesh.unread_notices import UnreadNotice, UnreadNotices
 from ..node.node_identity import identify
 from ..protocol.stream_frames import AnyHubFrame, GoneFrame, SessionFrame
@@ -30,18 +30,18 @@ from ..sessions.attacher import Attacher
 from ..sessions.manager import SessionManager
 from ..sessions.records import SessionRecord
 
-REACHES: Mapping[str, str] = {
-    "claude-code": "claude_code_reach:ClaudeCodeReach",
-    "codex": "codex_reach:CodexReach",
-    "opencode": "opencode_reach:OpenCodeReach",
-    "gemini": "gemini_reach:GeminiReach",
-    "copilot": "copilot_reach:CopilotReach",
-    "qwen": "qwen_reach:QwenReach",
-    "vibe": "vibe_reach:VibeReach",
-    "kimi": "kimi_reach:KimiReach",
-    "pi": "pi_reach:PiReach",
+CONNECTORS: Mapping[str, str] = {
+    "claude-code": "claude_code.connector:ClaudeCodeConnector",
+    "codex": "codex.daemon_connector:CodexDaemonConnector",
+    "opencode": "opencode.connector:OpenCodeConnector",
+    "gemini": "gemini.connector:GeminiConnector",
+    "copilot": "copilot.connector:CopilotConnector",
+    "qwen": "qwen.connector:QwenConnector",
+    "vibe": "vibe.connector:VibeConnector",
+    "kimi": "kimi.connector:KimiConnector",
+    "pi": "pi.connector:PiConnector",
 }
-"""Harness → the module and class of the live way into its sessions, made with the environment."""
+"""Harness → the module and class of its connector, which is made with the environment."""
 SENDER, NOTIFY_PREFIX = "relay.system.mesh", "relay.notify"
 REASONS = {
     "idle": "It is idle, and its harness cannot be woken from here: give it a prompt.",
@@ -52,12 +52,12 @@ LOOK_AGAIN_S = 10.0
 """An integration that was installed or removed meanwhile is noticed after so long."""
 
 
-def reaches(env: Mapping[str, str]) -> list[Reach]:
-    def create(path: str) -> Reach:
+def create_connectors(env: Mapping[str, str]) -> list[Connector]:
+    def create(path: str) -> Connector:
         module, _, kind = path.partition(":")
         return getattr(import_module(f"tieline.harnesses.{module}"), kind)(env)
 
-    return [create(path) for path in REACHES.values()]
+    return [create(path) for path in CONNECTORS.values()]
 
 
 class InstalledIntegrations:
@@ -143,22 +143,22 @@ async def open_mesh(hub: Hub, relay: Relay, manager: SessionManager | None = Non
         unsubscribe = hub.state.subscribe(on_frame)
         for record in hub.state.sessions.values():
             put_session(record)
-        ways = reaches(hub.env)
+        connectors = create_connectors(hub.env)
         if manager is not None:
-            for way in ways:
-                way.attacher = Attacher(manager, CurrentConsent(hub.env))
-        plugins = {way.harness: way for way in ways if isinstance(way, PluginReach)}
+            for connector in connectors:
+                connector.attacher = Attacher(manager, CurrentConsent(hub.env))
+        plugins = {connector.harness: connector for connector in connectors if isinstance(connector, PluginConnector)}
         integrations = InstalledIntegrations(hub.env)
 
         def installed(harness: str, cwd: str) -> bool:  # a plugin that reports a session is
             return harness in plugins or integrations(harness, cwd)
 
-        hub.mesh, hub.plugin_reaches = mesh, plugins
-        hub.hooks = HarnessHooks(HookEvents(mesh, PROTOCOL), mesh.machine, ways=ways)
+        hub.mesh, hub.plugin_connectors = mesh, plugins
+        hub.hooks = HarnessHooks(HookEvents(mesh, PROTOCOL), mesh.machine, connectors=connectors)
         try:
             async with (
                 McpEndpoint(mesh, hub.hooks) as hub.mcp,
-                Pusher(mesh, ways, relay.subscribe, installed=installed, processes=hub.mcp.processes),
+                Pusher(mesh, connectors, relay.subscribe, installed=installed, processes=hub.mcp.processes),
                 UnreadNotices(
                     mesh, relay.subscribe, PeopleNotifier(hub, relay), after_s=hub.config.mesh.notify_after_s
                 ),
@@ -166,5 +166,5 @@ async def open_mesh(hub: Hub, relay: Relay, manager: SessionManager | None = Non
                 yield mesh
         finally:
             hub.mesh = hub.mcp = hub.hooks = None
-            hub.plugin_reaches = {}
+            hub.plugin_connectors = {}
             unsubscribe()

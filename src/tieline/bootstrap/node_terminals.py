@@ -11,7 +11,7 @@ from ..mesh.push import HarnessSession
 from ..node.node_identity import identify
 from ..sessions.attacher import Attacher
 from ..sessions.manager import SessionManager
-from .mesh import reaches
+from .mesh import create_connectors
 
 
 class NoMesh:
@@ -27,11 +27,11 @@ class NoMesh:
 @asynccontextmanager
 async def open_terminals(manager: SessionManager, env: Mapping[str, str]) -> AsyncGenerator[None, None]:
     """Their hooks and plugins find the node where they would find a hub: one of both runs per state folder."""
-    ways = reaches(env)
+    connectors = create_connectors(env)
     async with AsyncExitStack() as stack:
-        for way in ways:
-            way.attacher = Attacher(manager, CurrentConsent(env))
-            await stack.enter_async_context(way.open(NoMesh()))
-        app = NodeSocketApp(ways, identify(env).name)
+        for connector in connectors:
+            connector.attacher = Attacher(manager, CurrentConsent(env))
+            await stack.enter_async_context(connector.open(NoMesh()))
+        app = NodeSocketApp(connectors, identify(env).name)
         await stack.enter_async_context(serve_locally(app, paths.socket_file(env)))
         yield

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from ..protocol.changes import Agreement, CommitMessage, FileChoice, NewPullRequest, Reversal
 from ..protocol.views import CommandView
+from ..sessions.file_preview import WorkFile
 from ..sessions.git_actions import ChangeOutcome, WorkingTree
-from ..sessions.session_files import WorkFile
 from .api_requests import ApiRequests
 
 

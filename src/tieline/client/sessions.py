@@ -18,8 +18,8 @@ from ..protocol.request_bodies import (
     SessionChange,
 )
 from ..protocol.views import CommandView, PromptView, SessionMark
+from ..sessions.file_preview import WorkFile
 from ..sessions.records import AskRecord, SessionRecord
-from ..sessions.session_files import WorkFile
 from ..sessions.transcript import TranscriptItem
 from .stream import StreamApi
 

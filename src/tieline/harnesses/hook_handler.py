@@ -1,4 +1,4 @@
-"""Handles the hooks of all harnesses: reads them in the harness's shape, handles the event, writes the reply.
+"""Handles the hooks of all harnesses: reads them in the harness's hook_format, handles the event, writes the reply.
 
 An event that fires two hooks (the integration is installed twice, or one harness also runs another's hooks) is handled
 once; the second hook says nothing.
@@ -16,10 +16,10 @@ from ..errors import UsageError
 from ..mesh.errors import NotYours
 from ..mesh.harness_processes import nearest_process
 from ..mesh.hook_events import HookEvents, NativeReply
-from ..mesh.push import Reach
+from ..mesh.push import Connector
 from ..mesh.records import Caller
 from ..protocol.mesh import HookActivity
-from .hook_shapes import shape_of
+from .hook_formats import format_of
 
 DOUBLE_S = 1.0
 """The second hook of an event comes within this time. Two real events in it differ in what they say."""
@@ -51,9 +51,8 @@ class HookListener(Protocol):
 
 
 class HarnessHooks:
-    """`machine` is this one: what a session elsewhere says of its folder is not looked up here. `ways` are the live
-    ways into terminals: some answer their permission prompts, some listen to their hooks. Without `events` (no mesh is
-    here) that is all that is handled."""
+    """`machine` is this one: what a session elsewhere says of its folder is not looked up here. Of the `connectors`,
+    some answer permission prompts, some listen to hooks. Without `events` (no mesh is here) that is all that is handled."""
 
     def __init__(
         self,
@@ -61,24 +60,28 @@ class HarnessHooks:
         machine: str,
         clock: Callable[[], float] = time.time,
         *,
-        ways: Iterable[Reach] = (),
+        connectors: Iterable[Connector] = (),
     ) -> None:
         self._events = events
         self._machine = machine
         self._clock = clock
-        ways = list(ways)
-        self._prompts = {way.harness: way for way in ways if isinstance(way, PermissionPrompts)}
-        self._listeners = {way.harness: way for way in ways if isinstance(way, HookListener)}
+        connectors = list(connectors)
+        self._prompts = {
+            connector.harness: connector for connector in connectors if isinstance(connector, PermissionPrompts)
+        }
+        self._listeners = {
+            connector.harness: connector for connector in connectors if isinstance(connector, HookListener)
+        }
         self._recent: dict[str, float] = {}  # digest of an event → when it fired
         self._activity: dict[str, HookActivity] = {}  # session → its hooks
 
     async def handle(self, caller: Caller, harness: str, input: Mapping[str, Any], pid: int = 0) -> NativeReply:
         """`caller` is who calls as the transport knows it; which session it is, the harness says in `input`. `pid` is
         the hook's process, where it runs on this machine."""
-        shape = shape_of(harness)
-        event, name = shape.read(input), shape.event_name(input)
+        hook_format = format_of(harness)
+        event, name = hook_format.read(input), hook_format.event_name(input)
         if not event.session and pid:
-            event = replace(event, session=nearest_process(pid, shape.session_processes))
+            event = replace(event, session=nearest_process(pid, hook_format.session_processes))
         if not event.session or len(event.session) > MAX_SESSION_ID or not event.session.isprintable():
             raise UsageError("the hook's input names no session", field="session_id")
         if caller.driven:
@@ -89,7 +92,7 @@ class HarnessHooks:
         caller = replace(caller, harness=harness, session=event.session, cwd=cwd)
         if self._events is not None:
             self._events.check(caller)
-        if self._fired_before(harness, event.session, name, shape.tool_use(input) or digest(input)):
+        if self._fired_before(harness, event.session, name, hook_format.tool_use(input) or digest(input)):
             return NativeReply(caller=caller)
         if caller.machine == self._machine and (listener := self._listeners.get(harness)):
             listener.on_hook(event.session, name, input, pid)
@@ -100,7 +103,7 @@ class HarnessHooks:
         if self._events is None:
             return NativeReply(caller=caller)
         reply = await self._events.handle(caller, event)
-        return NativeReply(caller=caller, text=shape.write(name, reply), handed=reply.handed)
+        return NativeReply(caller=caller, text=hook_format.write(name, reply), handed=reply.handed)
 
     def activity(self) -> list[HookActivity]:
         """The hooks of each session since the hub started, the latest first."""

@@ -9,7 +9,7 @@ from .base import InstallOptions
 
 SOCKET, URL = '"@socket@"', '"@url@"'
 """Where a plugin has the path of the hub's socket, empty when the hub is on another machine, and the hub's address."""
-_IMPORT = re.compile(r'^import .* from "\./hub_link\.js"\n', re.MULTILINE)
+_IMPORT = re.compile(r'^import .* from "\.\./hub_link\.js"\n', re.MULTILINE)
 
 
 def plugin_text(source: str, options: InstallOptions) -> str:

@@ -6,21 +6,21 @@ from ..errors import UsageError
 from .base import Harness
 
 BUILT_IN: dict[str, str] = {
-    "claude-code": "claude_code:ClaudeCode",
-    "codex": "codex:Codex",
-    "gemini": "gemini:Gemini",
-    "opencode": "opencode:OpenCodeIntegration",
-    "cursor": "cursor:Cursor",
-    "copilot": "copilot:Copilot",
-    "vscode": "vscode:VsCode",
-    "kiro": "kiro:Kiro",
-    "amazon-q": "amazon_q:AmazonQ",
-    "qwen": "qwen:Qwen",
-    "pi": "pi:PiIntegration",
-    "vibe": "vibe:Vibe",
-    "kimi": "kimi:Kimi",
-    "droid": "droid:Droid",
-    "generic": "generic:Generic",
+    "claude-code": "claude_code.integration:ClaudeCode",
+    "codex": "codex.integration:Codex",
+    "gemini": "gemini.integration:Gemini",
+    "opencode": "opencode.integration:OpenCodeIntegration",
+    "cursor": "cursor.integration:Cursor",
+    "copilot": "copilot.integration:Copilot",
+    "vscode": "vscode.integration:VsCode",
+    "kiro": "kiro.integration:Kiro",
+    "amazon-q": "amazon_q.integration:AmazonQ",
+    "qwen": "qwen.integration:Qwen",
+    "pi": "pi.integration:PiIntegration",
+    "vibe": "vibe.integration:Vibe",
+    "kimi": "kimi.integration:Kimi",
+    "droid": "droid.integration:Droid",
+    "generic": "generic.integration:Generic",
 }
 """In the order in which they are shown."""
 

@@ -39,8 +39,8 @@ from .security.audit_log import AuditLog
 from .security.auth import Auth, actor_name
 from .security.devices import Devices
 from .security.idempotency import IdempotencyStore
+from .security.local_peer import LocalPeer
 from .security.origins import Origins
-from .security.peer_credentials import LocalPeer
 from .security.rate_limit import RateLimiter
 from .state.live_state import LiveState
 from .state.session_marks import SessionMarks
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ..harnesses.hook_handler import HarnessHooks
     from ..mesh.mcp_endpoint import McpEndpoint
     from ..mesh.mesh import Mesh
-    from ..mesh.plugin_reach import PluginReach
+    from ..mesh.plugin_connector import PluginConnector
     from ..node.command_executor import CommandExecutor
     from ..relay import Relay
     from ..relay.plugins.reload import ChannelSet
@@ -111,7 +111,7 @@ class Hub:
         self.schedules: ScheduleManager | None = None
         self.mcp: McpEndpoint | None = None
         self.hooks: HarnessHooks | None = None
-        self.plugin_reaches: Mapping[str, PluginReach] = {}
+        self.plugin_connectors: Mapping[str, PluginConnector] = {}
         self.phone: PhoneAccess | None = None
         self._stack = AsyncExitStack()
 

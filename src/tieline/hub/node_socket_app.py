@@ -13,25 +13,27 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import TielineError
 from ..harnesses.hook_handler import PERMISSION_EVENT, HarnessHooks
-from ..mesh.plugin_reach import PluginReach
-from ..mesh.push import Reach
+from ..mesh.plugin_connector import PluginConnector
+from ..mesh.push import Connector
 from ..mesh.records import Caller
 from ..protocol.harness_plugins import PluginEvents, PluginHandedOver, PluginReport
 from .http.request import JSON, NO_CONTENT
 from .routes.harness_hooks import while_connected
 from .routes.harness_plugins import stream_commands
 from .security.access_rules import HARNESS_HOOKS, HARNESS_PLUGINS, body_limits
-from .security.peer_credentials import LocalPeer
+from .security.local_peer import LocalPeer
 
 
 class NodeSocketApp:
     """An ASGI application. `machine` is the name of this one."""
 
-    def __init__(self, ways: Iterable[Reach], machine: str) -> None:
-        ways = list(ways)
+    def __init__(self, connectors: Iterable[Connector], machine: str) -> None:
+        connectors = list(connectors)
         self._machine = machine
-        self._plugins = {way.harness: way for way in ways if isinstance(way, PluginReach)}
-        self._hooks = HarnessHooks(None, machine, ways=ways)
+        self._plugins = {
+            connector.harness: connector for connector in connectors if isinstance(connector, PluginConnector)
+        }
+        self._hooks = HarnessHooks(None, machine, connectors=connectors)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         peer: LocalPeer | None = scope["state"].get("peer")
@@ -66,7 +68,7 @@ class NodeSocketApp:
         await response(scope, receive, send)
 
 
-async def _tell(plugin: PluginReach, what: str, body: bytes) -> bool:
+async def _tell(plugin: PluginConnector, what: str, body: bytes) -> bool:
     """Whether it is known what that is about."""
     match what:
         case "sessions":

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from starlette.types import Message, Receive, Scope, Send
 
 from ..background_tasks import cancel_and_wait, import_in_thread
-from .deliveries import Deliveries
 from .harness_processes import HarnessProcesses
 from .hook_events import NativeHooks
 from .mcp_caller import McpRequest
 from .mesh import Mesh
 from .records import Caller
+from .response_confirmations import ResponseConfirmations
 
 if TYPE_CHECKING:
     from .mcp_server import MeshMcpServer
@@ -29,7 +29,7 @@ class McpEndpoint:
 
     def __init__(self, mesh: Mesh, hooks: NativeHooks | None = None) -> None:
         self.mesh = mesh
-        self.deliveries = Deliveries(mesh)
+        self.deliveries = ResponseConfirmations(mesh)
         self.processes = HarnessProcesses()
         self._hooks = hooks
         self._server: MeshMcpServer | None = None

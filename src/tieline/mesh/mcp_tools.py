@@ -29,7 +29,7 @@ from ..protocol.mesh import (
     SessionBinding,
     TeamCall,
 )
-from ..sessions.team_server import ASK_PERSON, DONE, HAND_OVER, SHOW_DIFF
+from ..sessions.team_mcp_server import ASK_PERSON, DONE, HAND_OVER, SHOW_DIFF
 from .directory import Filters
 from .framing import NOTICE, frame, frame_all, frame_note, quoted
 from .mesh import MAX_WAIT_S, Mesh

@@ -47,7 +47,7 @@ from .notes import SharedNotes
 from .path_leases import TTL_S, PathLeases
 from .project import project_name, project_of
 from .records import PERSON_PREFIX, Caller, Member
-from .team_tools import NoTeams, TeamTools
+from .team_interface import NoTeams, TeamTools
 
 MAX_TEXT = MAX_ENVELOPE - 8 * 1024
 """Bytes of a message's text as JSON. The rest of the envelope is for addresses and the budget. Receivers take 1 MiB at

@@ -1,8 +1,8 @@
 """Pushes unread messages to agents in harnesses, so that nobody has to look: into a running turn, at its end, or as a
 new turn that wakes an idle session.
 
-What a harness allows is told by its `Reach`, a live way into its sessions on this machine. Hooks take messages on their
-own (`hook_events`); a push is for what no hook is about to take. Before it wakes anyone it looks whether the messages
+What a harness allows is told by its `Connector`, which finds its sessions on this machine. Hooks take messages on
+their own (`hook_events`); a push is for what no hook is about to take. Before it wakes anyone it looks whether the messages
 are still unread; one wake brings all that wait; a limit per session ends a loop of agents that wake each other.
 """
 
@@ -70,8 +70,8 @@ class HarnessSession(Struct, frozen=True, kw_only=True):
     shared: bool = False  # that process may have other sessions as well
 
 
-class Reach(Protocol):
-    """A live way into the sessions of one harness on this machine."""
+class Connector(Protocol):
+    """Finds the sessions of one harness on this machine, and hands texts over to those that take them."""
 
     attacher: Attacher | None
     """Where it brings sessions whose person lets us read along; set before `open`."""
@@ -113,7 +113,7 @@ class SessionObserver(Protocol):
 
 
 class Pusher:
-    """`async with Pusher(mesh, reaches, subscribe)`: an observer of the harnesses' sessions, and the one who pushes.
+    """`async with Pusher(mesh, connectors, subscribe)`: an observer of the harnesses' sessions, and the one who pushes.
 
     `installed` says whether the integration of a harness is installed for sessions in a directory: no other session is
     registered or touched. `processes` learns which session a terminal's process is at.
@@ -122,7 +122,7 @@ class Pusher:
     def __init__(
         self,
         mesh: Mesh,
-        reaches: Iterable[Reach],
+        connectors: Iterable[Connector],
         subscribe: Callable[[Callable[[MessageReceipt], None]], Callable[[], None]],
         *,
         installed: Callable[[str, str], bool] = lambda harness, cwd: True,
@@ -131,13 +131,13 @@ class Pusher:
         settle_s: float = SETTLE_S,
     ) -> None:
         self._mesh = mesh
-        self._reaches = {reach.harness: reach for reach in reaches}
+        self._connectors = {connector.harness: connector for connector in connectors}
         self._subscribe = subscribe
         self._installed = installed
         self._processes = processes or HarnessProcesses()
         self._backoff = backoff
         self._settle_s = settle_s
-        self._sessions: dict[str, HarnessSession] = {}  # member id → its session, as its reach tells it
+        self._sessions: dict[str, HarnessSession] = {}  # member id → its session, as its connector tells it
         self._wakes: dict[str, deque[float]] = {}
         self._woken: dict[str, asyncio.Event] = {}  # member id → set when it shows that it works
         self._stirred: set[str] = set()  # member ids whose turn began or ended since their push began
@@ -149,14 +149,14 @@ class Pusher:
         self._stack.callback(self._subscribe(self._on_receipt))
         self._stack.callback(self._mesh.mailbox.on_returned(self._on_returned))
         self._stack.push_async_callback(self._cancel_pushes)
-        for reach in self._reaches.values():
-            await self._stack.enter_async_context(reach.open(self))
+        for connector in self._connectors.values():
+            await self._stack.enter_async_context(connector.open(self))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    # --- sessions, as their reach tells them ---
+    # --- sessions, as their connector tells them ---
 
     async def changed(self, session: HarnessSession) -> None:
         if not self._installed(session.harness, session.cwd):
@@ -184,7 +184,7 @@ class Pusher:
             await self._mesh.directory.heartbeat(member.id, "working")  # no sign that it took what it was handed
         else:
             await self._mesh.heartbeat(caller, session.activity)
-        if session.activity == "idle" or "mid_turn" in self._reaches[session.harness].rungs:
+        if session.activity == "idle" or "mid_turn" in self._connectors[session.harness].rungs:
             self._push_soon(member.id)
 
     async def ended(self, session: HarnessSession) -> None:
@@ -260,10 +260,10 @@ class Pusher:
             self._stirred.discard(id)
 
     async def _attempt(self, member: Member, session: HarnessSession) -> None:
-        """Hand over what is unread, if the session can take it now. Raises what `Reach.push` does."""
-        reach, mailbox = self._reaches[session.harness], self._mesh.mailbox
+        """Hand over what is unread, if the session can take it now. Raises what `Connector.push` does."""
+        connector, mailbox = self._connectors[session.harness], self._mesh.mailbox
         rung: Rung = "idle_wake" if session.activity == "idle" else "mid_turn"
-        if rung not in reach.rungs or not mailbox.available(member.address):
+        if rung not in connector.rungs or not mailbox.available(member.address):
             return
         if rung == "mid_turn" and mailbox.is_awaited(member.address):
             return
@@ -279,12 +279,12 @@ class Pusher:
         try:
             async with asyncio.timeout(PUSH_S):
                 doubtful = mailbox.doubtful(member.address, ids)
-                taken = await reach.taken(session, doubtful) if doubtful else set[str]()
+                taken = await connector.taken(session, doubtful) if doubtful else set[str]()
                 text = frame_all(message for message in offered.messages if message.id not in taken)
                 if taken and rung == "idle_wake":  # it has them, but its turn was cut off
                     text = f"{text}\n\n{REMINDER.format(', '.join(sorted(taken)))}".strip()
                 if text:
-                    await reach.push(session, text, next(iter(offered.messages)).sender)
+                    await connector.push(session, text, next(iter(offered.messages)).sender)
         except (TimeoutError, PushUnanswered):
             mailbox.release(member.address, ids, doubtful=True)
             raise PushUnanswered("no answer in time") from None
@@ -293,13 +293,13 @@ class Pusher:
             raise
         # Idle when it was looked at, and in a turn before it had the text: there it waits as in any running turn.
         met: set[Rung] = {rung, "mid_turn"} if woken.is_set() else {rung}
-        in_memory = not met.isdisjoint(reach.in_memory)
+        in_memory = not met.isdisjoint(connector.in_memory)
         seen = set[str]()
         if (
             in_memory and member.id in self._stirred
         ):  # a sign that it took them up may have come before we could count it
             with suppress(Unreachable):
-                seen = await reach.taken(session, set(ids))
+                seen = await connector.taken(session, set(ids))
         await mailbox.confirm(member.address, [id for id in ids if id in seen], seen=True)
         await mailbox.confirm(member.address, [id for id in ids if id not in seen], in_memory=in_memory)
         if rung == "idle_wake":

@@ -15,11 +15,11 @@ from ..protocol import commands as c
 from ..protocol.commands import CommandEnvelope
 from ..protocol.views import AgentView, DirectoryView, PromptView, view
 from ..sessions import git_actions, git_remote
+from ..sessions.file_preview import WorkFile, read_session_file
 from ..sessions.git_actions import ChangeOutcome, WorkingTree
 from ..sessions.manager import SessionManager
 from ..sessions.pending_asks import AlreadyAnswered
 from ..sessions.records import AskRecord, SessionRecord
-from ..sessions.session_files import WorkFile, read_session_file
 from ..sessions.session_worktrees import WorktreeOutcome, WorktreeStatus
 from ..sessions.transcript import TranscriptItem
 from .agent_inventory import AgentInventory

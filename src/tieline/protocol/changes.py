@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
+from ..sessions.file_preview import WorkFile
 from ..sessions.git_actions import ChangeOutcome, WorkingTree
-from ..sessions.session_files import WorkFile
 from .request_bodies import Body
 
 

@@ -34,7 +34,7 @@ from . import budget as budgets
 from .delivery.attempts import has_state
 from .delivery.attribution import ActiveDeliveries, ActiveDelivery
 from .delivery.dispatcher import Dispatcher
-from .rules import SendRateLimiter, SendRules
+from .send_limits import SendRateLimiter, SendRules
 from .storage.store import RelayStore, derived_id, new_receipt
 
 SYSTEM_PREFIX = "relay.system"

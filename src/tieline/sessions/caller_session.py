@@ -10,8 +10,8 @@ from pathlib import Path
 from ..errors import UsageError
 from ..processes import spawn
 from .manager import SessionManager
-from .prompt_runner import PromptRunner
 from .records import SessionRecord
+from .session_worker import SessionWorker
 
 HINT = "Name the session with --session."
 
@@ -52,5 +52,5 @@ def _possible(manager: SessionManager, mark: str) -> list[SessionRecord]:
 
 def _marks(manager: SessionManager, id: str) -> set[str]:
     runner = manager.runners[id]
-    session = runner.session if isinstance(runner, PromptRunner) else None
+    session = runner.session if isinstance(runner, SessionWorker) else None
     return set() if session is None else {*session.marks} & spawn.live().keys()

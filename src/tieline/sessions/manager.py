@@ -29,13 +29,13 @@ from .attached_session import AttachedSession, HarnessTerminal, attached_id, che
 from .event_log import EventLog, LogEntry
 from .pending_asks import PendingAsks
 from .prompt_queue import PromptQueue
-from .prompt_runner import PromptRunner
 from .records import AskRecord, PromptRecord, SessionRecord
 from .rule_book import RuleBook, SessionRules
 from .running_sessions import Ending, RunningSessions, SessionRunner
+from .session_worker import SessionWorker
 from .session_worktrees import SessionWorktrees, WorktreeOutcome, WorktreeStatus, default_branch
 from .store import SessionStore
-from .team_server import allowed_in_team, servers_for
+from .team_mcp_server import allowed_in_team, servers_for
 from .transcript import MAX_MESSAGES, TranscriptItem, fold, last_diff
 from .warm_pool import Pool
 from .worktrees import Worktrees
@@ -484,7 +484,7 @@ class SessionManager:
             async def on_ask(ask: Ask) -> Answer:
                 return allowed_in_team(record, ask) or await self.asks.wait(id, ask)
 
-            self.runners[id] = PromptRunner(
+            self.runners[id] = SessionWorker(
                 record,
                 self.driver(record.agent),
                 self._spec(record),

@@ -15,7 +15,7 @@ LOOK_S = 1.0
 
 
 class SessionRunner(Protocol):
-    """Who sees to one session: `PromptRunner` where we run its agent, `AttachedSession` where a person does."""
+    """Who sees to one session: `SessionWorker` where we run its agent, `AttachedSession` where a person does."""
 
     record: SessionRecord
 

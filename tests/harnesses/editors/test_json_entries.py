@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tieline.harnesses.base import InstallOptions
 from tieline.harnesses.editors.base import CannotEdit
 from tieline.harnesses.editors.json_entries import JsonEntries
-from tieline.harnesses.editors.jsonc import parse
+from tieline.harnesses.editors.jsonc_parser import parse
 from tieline.harnesses.registry import create
 
 SERVER = {"command": "/opt/bin/tieline", "args": ["mcp"]}

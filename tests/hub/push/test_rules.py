@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tieline.events import Ask, Command, Edit, Question
-from tieline.hub.push.rules import (
+from tieline.hub.push.triggers import (
     AskPending,
     MessagesUnread,
     NodeWentOffline,

@@ -10,8 +10,8 @@ from tests.hub.certificates import certificate
 from tests.hub.push.service import push_service
 
 from tieline.bus import open_bus
-from tieline.hub.push import rules
 from tieline.hub.push import sender as carrying
+from tieline.hub.push import triggers
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ async def test_whose_certificate_counts(
     ):
         service.public_key = await courier.key()
         browser = service.browser()
-        one = rules.Subscription(id="1", device="owner", endpoint=browser.endpoint, **browser.body()["keys"])
-        notice = rules.test_notice(time.time())
-        told = await courier.send(rules.Push(subscription=one, notice=notice, ttl_s=60, urgency="high"))
+        one = triggers.Subscription(id="1", device="owner", endpoint=browser.endpoint, **browser.body()["keys"])
+        notice = triggers.test_notice(time.time())
+        told = await courier.send(triggers.Push(subscription=one, notice=notice, ttl_s=60, urgency="high"))
         assert (told.state, called) == (state, ["localhost"]), told
         assert [post.notice["kind"] for post in service.posts] == (["test"] if state == "sent" else [])
         assert len(service.tries) == len(service.posts), "something was said to a stranger"

@@ -9,7 +9,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from tieline.hub.http.server import serve
-from tieline.hub.stream.ws_framing import text_frame
+from tieline.hub.stream.uvicorn_websocket import text_frame
 
 BOUND_S = 30
 

@@ -130,7 +130,7 @@ def _check_values(config: Config, named: Sequence[str]) -> Iterator[Mistake]:
     """What the parts that use a value find wrong with it. `named`: agents of the file, understood or not."""
     from ...bus import open_bus
     from ...policy import preset
-    from ...relay.rules import SendRules
+    from ...relay.send_limits import SendRules
     from ...sessions.agent_options import Warm, warm_spec
 
     yield from _errors_of(("policy",), lambda: preset(config.policy))

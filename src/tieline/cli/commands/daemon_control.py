@@ -28,8 +28,8 @@ from ...protocol.phone import PhoneStatus
 from ...protocol.request_bodies import Pairing
 from ...sessions.records import SessionRecord
 from ..terminal.formatting import print_json, time_ago
-from ..terminal.qr_code import show_link
 from ..terminal.sanitize import clean, one_line
+from ..terminal.sign_in_link import show_link
 from .harnesses import HarnessReport, found_here
 
 START_S = 60.0

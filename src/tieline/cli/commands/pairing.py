@@ -10,7 +10,7 @@ from ...client.client import connect
 from ...errors import UsageError
 from ...protocol.access import Offer
 from ...protocol.request_bodies import Pairing
-from ..terminal.qr_code import show_code
+from ..terminal.sign_in_link import show_code
 
 
 class PairingSecret(Struct, frozen=True):

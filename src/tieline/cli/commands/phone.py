@@ -16,8 +16,8 @@ from ...protocol.phone import PhoneSetup, PhoneStatus, PhoneWay
 from ...protocol.request_bodies import Pairing
 from ..terminal.formatting import on_terminal, print_json, print_words
 from ..terminal.line_prompt import ask_line
-from ..terminal.qr_code import show_code
 from ..terminal.sanitize import one_line
+from ..terminal.sign_in_link import show_code
 
 
 class PhoneReport(Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from ...events import AnyEvent
 from ...protocol import teams as p
 from ...sessions.records import AskRecord
 from ..full_screen.ask_decider import ASK_COMMANDS
-from ..full_screen.hub_app import HubApp, commands_help, slash_commands
+from ..full_screen.base_app import BaseHubApp, commands_help, slash_commands
 from ..full_screen.line_input import LineInput
 from ..full_screen.live_turn import LiveTurn
 from ..terminal.sanitize import one_line
@@ -40,7 +40,7 @@ VIEW_COMMANDS = {
 KEYS = "Enter says it · Tab completes · PgUp scrolls · /help · Ctrl-Q leaves"
 
 
-class TeamApp(HubApp):
+class TeamApp(BaseHubApp):
     CSS = """
     #head { height: 1; padding: 0 1; }
     #middle { height: 1fr; }

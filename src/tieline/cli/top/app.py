@@ -28,7 +28,7 @@ from ...sessions.records import AskRecord, SessionRecord
 from ..commands.session_history import last_events
 from ..commands.sessions import STYLES
 from ..full_screen.ask_decider import ASK_COMMANDS
-from ..full_screen.hub_app import HubApp, commands_help, slash_commands
+from ..full_screen.base_app import BaseHubApp, commands_help, slash_commands
 from ..full_screen.line_input import LineInput
 from ..full_screen.live_turn import LiveTurn
 from ..terminal.ask_text import summary_line
@@ -82,7 +82,7 @@ class SessionTable(DataTable[Text]):
             self.add_column(title, width=width)
 
 
-class TopApp(HubApp):
+class TopApp(BaseHubApp):
     CSS = """
     #head, #note { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
     #keys { height: auto; padding: 0 1; }

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .. import completion
+from .. import completion_values
 from ..help import FamilyGroup, HelpCommand
 
 
@@ -26,7 +26,7 @@ def list_models(
         typer.Option(
             metavar="NAME",
             help="On this machine of the hub. Default: here, without a hub.",
-            autocompletion=completion.nodes,
+            autocompletion=completion_values.nodes,
         ),
     ] = "",
     refresh: Annotated[

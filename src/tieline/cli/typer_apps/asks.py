@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .. import completion
+from .. import completion_values
 from ..help import HelpCommand
 from .options import SESSIONS_PANEL, Json
 
@@ -14,7 +14,7 @@ AskId = Annotated[
         metavar="ASK",
         help="Its id, or enough of it. Without one: the only one that waits, or on a terminal the one that you pick.",
         show_default=False,
-        autocompletion=completion.asks,
+        autocompletion=completion_values.asks,
     ),
 ]
 
@@ -65,7 +65,7 @@ def answer(
             help="Its id, or enough of it. Without one: the only one that waits, or on a terminal the one that you "
             "pick.",
             show_default=False,
-            autocompletion=completion.questions,
+            autocompletion=completion_values.questions,
         ),
     ] = "",
     answers: Annotated[
@@ -95,7 +95,7 @@ def asks(
             metavar="ASK",
             help="Its id, or enough of it. Without one: all that wait.",
             show_default=False,
-            autocompletion=completion.asks,
+            autocompletion=completion_values.asks,
         ),
     ] = "",
     json: Json = False,

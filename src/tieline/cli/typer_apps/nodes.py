@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .. import completion
+from .. import completion_values
 from ..help import HelpCommand
 from .options import HUB_PANEL, Json
 
@@ -15,7 +15,7 @@ def nodes(
         typer.Option(
             metavar="NODE",
             help="Remove this machine and revoke its key: its name, or enough of its id.",
-            autocompletion=completion.nodes,
+            autocompletion=completion_values.nodes,
         ),
     ] = "",
     json: Json = False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args
 
 import typer
 
-from .. import completion
+from .. import completion_values
 
 if TYPE_CHECKING:
     from ..run.run_options import RunOptions
@@ -24,7 +24,7 @@ Session = Annotated[
         metavar="SESSION",
         help="Its id, or enough of its beginning or end.",
         show_default=False,
-        autocompletion=completion.sessions,
+        autocompletion=completion_values.sessions,
     ),
 ]
 MessageId = Annotated[
@@ -32,10 +32,12 @@ MessageId = Annotated[
 ]
 Since = Annotated[str, typer.Option(metavar="WHEN", help="Not older: 30m, 12h, 7d, or a date such as 2026-11-01.")]
 Until = Annotated[str, typer.Option(metavar="WHEN", help="Not newer, in the same way; a date is its end.")]
-OnlyAgent = Annotated[str, typer.Option(metavar="AGENT", help="Only this agent.", autocompletion=completion.agents)]
+OnlyAgent = Annotated[
+    str, typer.Option(metavar="AGENT", help="Only this agent.", autocompletion=completion_values.agents)
+]
 OnlyProject = Annotated[str, typer.Option(metavar="NAME", help="Only this project: the name of its repository.")]
 OnlySession = Annotated[
-    str, typer.Option(metavar="SESSION", help="Only this session.", autocompletion=completion.sessions)
+    str, typer.Option(metavar="SESSION", help="Only this session.", autocompletion=completion_values.sessions)
 ]
 
 # --- how an agent is opened: `run` and `send --new` ---------------------------------------------------------------
@@ -58,7 +60,7 @@ def _opening(
         typer.Option(
             metavar="NAME",
             help="read-only, ask, edits or full. Default: ask, or as configured.",
-            autocompletion=completion.policies,
+            autocompletion=completion_values.policies,
             rich_help_panel=POLICY,
         ),
     ] = "",

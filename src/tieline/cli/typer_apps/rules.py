@@ -4,14 +4,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from .. import completion
+from .. import completion_values
 from ..help import FamilyGroup, HelpCommand
 from .options import SESSIONS_PANEL, Json, takes_also
 
 Rule = Annotated[
     str,
     typer.Argument(
-        metavar="RULE", help="Its id, or enough of it.", show_default=False, autocompletion=completion.rules
+        metavar="RULE", help="Its id, or enough of it.", show_default=False, autocompletion=completion_values.rules
     ),
 ]
 
@@ -38,13 +38,13 @@ def _rule(
     machine: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="On this machine only. Default: on every one.", autocompletion=completion.nodes
+            metavar="NAME", help="On this machine only. Default: on every one.", autocompletion=completion_values.nodes
         ),
     ] = "",
     agent: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="For this agent only. Default: for every one.", autocompletion=completion.agents
+            metavar="NAME", help="For this agent only. Default: for every one.", autocompletion=completion_values.agents
         ),
     ] = "",
 ) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import completion
+from .. import completion_values
 from ..help import HelpCommand
 from .options import AGENT, OUTPUT, POLICY, Branch, InWorktree, opens_an_agent, run_options
 
@@ -17,7 +17,7 @@ def run(
             metavar="AGENT",
             help="The agent to run: see `tieline agents`.",
             show_default=False,
-            autocompletion=completion.agents,
+            autocompletion=completion_values.agents,
         ),
     ],
     prompt: Annotated[

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from .. import completion
+from .. import completion_values
 from ..help import FamilyGroup, HelpCommand
 from .options import (
     AGENT,
@@ -27,7 +27,7 @@ Name = Annotated[
         metavar="NAME",
         help="Its name, or enough of its id.",
         show_default=False,
-        autocompletion=completion.schedules,
+        autocompletion=completion_values.schedules,
     ),
 ]
 Zone = typer.Option(
@@ -55,7 +55,7 @@ def add_schedule(
         typer.Option(
             metavar="NAME",
             help="The agent to start. Default: the configured one.",
-            autocompletion=completion.agents,
+            autocompletion=completion_values.agents,
             rich_help_panel=AGENT,
         ),
     ] = "",
@@ -72,7 +72,7 @@ def add_schedule(
         typer.Option(
             metavar="NAME",
             help="The machine to run on. Default: the hub's own.",
-            autocompletion=completion.nodes,
+            autocompletion=completion_values.nodes,
             rich_help_panel=AGENT,
         ),
     ] = "",
@@ -201,7 +201,7 @@ def edit(
             metavar="NAME",
             help="Another agent.",
             show_default=False,
-            autocompletion=completion.agents,
+            autocompletion=completion_values.agents,
             rich_help_panel=AGENT,
         ),
     ] = None,
@@ -215,7 +215,7 @@ def edit(
             metavar="NAME",
             help="Another machine to run on.",
             show_default=False,
-            autocompletion=completion.nodes,
+            autocompletion=completion_values.nodes,
             rich_help_panel=AGENT,
         ),
     ] = None,

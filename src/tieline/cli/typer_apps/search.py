@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .. import completion
+from .. import completion_values
 from ..help import HelpCommand
 from .options import SESSIONS_PANEL, Json, OnlyAgent, OnlyProject, OnlySession, Since, Until
 
@@ -24,7 +24,7 @@ def search(
         typer.Option(
             metavar="KIND",
             help="Only these: prompt, text, thinking, tool, output, ask, error or message.",
-            autocompletion=completion.search_kinds,
+            autocompletion=completion_values.search_kinds,
         ),
     ] = "",
     since: Since = "",

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import completion
+from .. import completion_values
 from ..help import HelpCommand
 from .options import AGENT, POLICY, SESSIONS_PANEL, Branch, InWorktree, Json, Session, opens_an_agent, run_options
 
@@ -22,7 +22,7 @@ Sessions = Annotated[
         metavar="SESSION…",
         help="Their ids, or enough of the beginning or end.",
         show_default=False,
-        autocompletion=completion.sessions,
+        autocompletion=completion_values.sessions,
     ),
 ]
 
@@ -30,10 +30,13 @@ Sessions = Annotated[
 def sessions(
     every: Annotated[bool, typer.Option("--all", help="Show archived ones too.")] = False,
     agent: Annotated[
-        str, typer.Option(metavar="NAME", help="Only of this agent.", autocompletion=completion.agents)
+        str, typer.Option(metavar="NAME", help="Only of this agent.", autocompletion=completion_values.agents)
     ] = "",
     node: Annotated[
-        str, typer.Option(metavar="NAME", help="Only on this machine: its name or id.", autocompletion=completion.nodes)
+        str,
+        typer.Option(
+            metavar="NAME", help="Only on this machine: its name or id.", autocompletion=completion_values.nodes
+        ),
     ] = "",
     status: Annotated[
         str, typer.Option(metavar="STATUS", help="Only idle, working, waiting, stuck, failed or closed ones.")
@@ -60,7 +63,7 @@ def send(
             metavar="SESSION",
             help="Its id, or enough of it; none with --new.",
             show_default=False,
-            autocompletion=completion.sessions,
+            autocompletion=completion_values.sessions,
         ),
     ] = "",
     text: Annotated[
@@ -69,7 +72,7 @@ def send(
     new: Annotated[
         str,
         typer.Option(
-            "--new", metavar="AGENT", help="Start a session with this agent.", autocompletion=completion.agents
+            "--new", metavar="AGENT", help="Start a session with this agent.", autocompletion=completion_values.agents
         ),
     ] = "",
     node: Annotated[
@@ -77,7 +80,7 @@ def send(
         typer.Option(
             metavar="NAME",
             help="With --new: the machine to run on. Default: the hub's own.",
-            autocompletion=completion.nodes,
+            autocompletion=completion_values.nodes,
         ),
     ] = "",
     title: Annotated[str, typer.Option(metavar="TEXT", help="With --new: its title. Default: its first prompt.")] = "",
@@ -160,7 +163,7 @@ def retry(
     json: Json = False,
 ) -> None:
     """Send a prompt again that failed or whose outcome is unknown. Each is sent again once, however often you ask."""
-    from ..commands.session_changes import retry
+    from ..commands.session_actions import retry
 
     raise typer.Exit(retry(session, prompt, json=json))
 
@@ -171,21 +174,21 @@ def rename(
     json: Json = False,
 ) -> None:
     """Give a session another title."""
-    from ..commands.session_changes import rename
+    from ..commands.session_actions import rename
 
     raise typer.Exit(rename(session, title, json=json))
 
 
 def archive(sessions: Sessions, json: Json = False) -> None:
     """Hide sessions from lists; `tieline sessions --all` shows them. Nothing is deleted."""
-    from ..commands.session_changes import archive
+    from ..commands.session_actions import archive
 
     raise typer.Exit(archive(sessions, archived=True, json=json))
 
 
 def unarchive(sessions: Sessions, json: Json = False) -> None:
     """List archived sessions again."""
-    from ..commands.session_changes import archive
+    from ..commands.session_actions import archive
 
     raise typer.Exit(archive(sessions, archived=False, json=json))
 
@@ -205,7 +208,7 @@ def fork(
     json: Json = False,
 ) -> None:
     """Continue in a copy of a session's conversation. The session itself does not change."""
-    from ..commands.session_changes import fork
+    from ..commands.session_actions import fork
 
     raise typer.Exit(fork(session, prompt, title=title, wait=wait, json=json))
 
@@ -253,7 +256,7 @@ def open_page(
     session: Annotated[
         str,
         typer.Argument(
-            metavar="SESSION", help="Show this one.", show_default=False, autocompletion=completion.sessions
+            metavar="SESSION", help="Show this one.", show_default=False, autocompletion=completion_values.sessions
         ),
     ] = "",
     terminal: Annotated[

@@ -4,14 +4,17 @@ from typing import Annotated
 
 import typer
 
-from .. import completion
+from .. import completion_values
 from ..help import HelpCommand
 from .options import SESSIONS_PANEL, Json, OnlyAgent, OnlyProject, OnlySession, Since, Until
 
 
 def usage(
     by: Annotated[
-        str, typer.Option(metavar="KIND", help="day, agent, project or session.", autocompletion=completion.usage_kinds)
+        str,
+        typer.Option(
+            metavar="KIND", help="day, agent, project or session.", autocompletion=completion_values.usage_kinds
+        ),
     ] = "day",
     since: Since = "",
     until: Until = "",

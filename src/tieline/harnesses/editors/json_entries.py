@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from .added import is_written_by_us
 from .base import CannotEdit, line_break
-from .jsonc import Child, Node, parse
+from .jsonc_parser import Child, Node, parse
+from .kept_additions import is_written_by_us
 
 JsonPath = tuple[str | int, ...]
 IsOurs = Callable[[JsonPath, Any], bool]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from ...toml_lines import Statement, dotted, statements
-from .added import with_added
 from .base import CannotEdit, line_break, put_together
+from .kept_additions import with_added
 from .marks import END, OPENING, opening
 
 LINE = re.compile(r"[^\n]*\n|[^\n]+")

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from ...protocol.views import DeviceView
-from ..security.peer_credentials import LocalPeer
+from ..security.local_peer import LocalPeer
 from .problems import RequestRefused
 
 

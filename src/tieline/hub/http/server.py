@@ -22,11 +22,11 @@ from ...config import MAX_PORT, HubConfig
 from ...errors import UsageError
 from ...protocol.node_link import MAX_FRAME
 from ..security import access_rules
+from ..security.local_peer import peer_of
 from ..security.origins import is_loopback
-from ..security.peer_credentials import peer_of
 from ..security.unauthenticated_limits import UNAUTHENTICATED_S, UnauthenticatedLimits
 from ..security.unix_socket import OwnerSocket
-from ..stream.ws_framing import FramedProtocol
+from ..stream.uvicorn_websocket import PreencodedWebSocketProtocol
 
 HEAD_S = UNAUTHENTICATED_S
 """From the first byte (or none) to the end of a request's head."""
@@ -93,7 +93,7 @@ def _server(app: ASGIApp, http: type[HttpToolsProtocol], config: HubConfig) -> u
         uvicorn.Config(
             app,
             http=http,
-            ws=FramedProtocol,
+            ws=PreencodedWebSocketProtocol,
             ws_max_size=MAX_FRAME + 1024,
             ws_per_message_deflate=False,
             ws_ping_interval=None,  # both protocols have heartbeats of their own

@@ -24,7 +24,9 @@ from ..security.devices import Devices
 from ..state.live_state import LiveState
 from ..stream.encoded_frames import EventSummary
 from ..stream.fanout import Fanout
-from .rules import (
+from .sender import PushResult, PushSender
+from .subscriptions import Subscriptions
+from .triggers import (
     TEST_TTL_S,
     AskPending,
     MessagesUnread,
@@ -37,8 +39,6 @@ from .rules import (
     decide,
     test_notice,
 )
-from .sender import PushResult, PushSender
-from .subscriptions import Subscriptions
 
 GRACE_S = 30.0
 """How long a machine may be away before anybody is told."""

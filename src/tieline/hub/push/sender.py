@@ -12,7 +12,7 @@ from msgspec import Struct
 from ...bus.base import Bus
 from ..http.problems import RequestRefused
 from . import endpoint_check, vapid_keys
-from .rules import Push
+from .triggers import Push
 
 POST_S = 10.0
 TRIES = 2

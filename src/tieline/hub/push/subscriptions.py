@@ -10,7 +10,7 @@ from ...bus.table_cache import TableCache
 from ...protocol.request_bodies import PushSubscription
 from ..http.problems import NotFound, RequestRefused
 from . import endpoint_check, vapid_keys
-from .rules import Subscription
+from .triggers import Subscription
 
 TABLE = "push"
 MAX_PER_DEVICE = 10

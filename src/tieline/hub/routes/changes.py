@@ -22,8 +22,8 @@ from ...protocol.commands import (
     StageFiles,
 )
 from ...protocol.views import CommandView
+from ...sessions.file_preview import WorkFile
 from ...sessions.git_actions import ChangeOutcome, WorkingTree
-from ...sessions.session_files import WorkFile
 from ..http.request import Request, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post

@@ -9,9 +9,9 @@ from starlette.types import Receive, Scope, Send
 
 from ...background_tasks import cancel_and_wait
 from ...harnesses.hook_handler import PERMISSION_EVENT
-from ...mesh.deliveries import Deliveries
 from ...mesh.hook_events import NativeReply
 from ...mesh.records import Caller
+from ...mesh.response_confirmations import ResponseConfirmations
 from ...protocol.mesh import HookActivity
 from ..http.problems import RequestRefused
 from ..http.request import JSON, Request, json_response, parse_body
@@ -33,7 +33,9 @@ class HookResponse(Response):
 
     media_type = JSON
 
-    def __init__(self, reply: NativeReply, deliveries: Deliveries, caller: Caller, *, confirms: bool) -> None:
+    def __init__(
+        self, reply: NativeReply, deliveries: ResponseConfirmations, caller: Caller, *, confirms: bool
+    ) -> None:
         super().__init__(reply.text)
         self._deliveries = deliveries
         self._confirms = confirms

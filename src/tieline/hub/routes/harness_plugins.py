@@ -9,7 +9,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ...mesh.plugin_reach import PluginLink, PluginReach
+from ...mesh.plugin_connector import PluginConnector, PluginLink
 from ...protocol.harness_plugins import PluginEvents, PluginHandedOver, PluginReport, PluginWelcome
 from ...protocol.views import DeviceView
 from ..http.problems import RequestRefused
@@ -34,8 +34,8 @@ SPEC = RouteSpec(body=PluginReport, status=204, problems=("NotFound", "Forbidden
 @post(f"{HARNESS_PLUGINS}/{{harness}}/sessions", tags=["mesh"], spec=SPEC)
 async def report_sessions(request: Request, harness: str) -> Response:
     """Report the sessions of a harness. Its plugin does it."""
-    reach = _reach(request.hub, request.context.known_device, harness)
-    if not reach.report(await parse_body(request, PluginReport)):
+    connector = _connector(request.hub, request.context.known_device, harness)
+    if not connector.report(await parse_body(request, PluginReport)):
         raise RequestRefused("NotFound", "this link does not exist or has ended", field="link", hint="Reconnect.")
     return NO_CONTENT
 
@@ -47,8 +47,8 @@ async def report_sessions(request: Request, harness: str) -> Response:
 )
 async def handed_over(request: Request, harness: str) -> Response:
     """Say what became of a text for a session. The plugin of its harness does it."""
-    reach = _reach(request.hub, request.context.known_device, harness)
-    if not reach.handed_over(await parse_body(request, PluginHandedOver)):
+    connector = _connector(request.hub, request.context.known_device, harness)
+    if not connector.handed_over(await parse_body(request, PluginHandedOver)):
         raise RequestRefused("NotFound", "no such pending delivery", field="text")
     return NO_CONTENT
 
@@ -60,28 +60,28 @@ async def handed_over(request: Request, harness: str) -> Response:
 )
 async def tell_events(request: Request, harness: str) -> Response:
     """Tell what happened in a session that the hub follows. The plugin of its harness does it."""
-    reach = _reach(request.hub, request.context.known_device, harness)
+    connector = _connector(request.hub, request.context.known_device, harness)
     # Many plugins tell their histories when a hub starts; what is said just now is small, and waits for none of them.
     small = 0 < int(request.headers.get("content-length", "0")) < LARGE
-    async with nullcontext() if small else reach.reading:
-        followed = await reach.events(await parse_body(request, PluginEvents))
+    async with nullcontext() if small else connector.reading:
+        followed = await connector.events(await parse_body(request, PluginEvents))
     if not followed:
         raise RequestRefused("NotFound", "the hub does not follow this session", field="session")
     return NO_CONTENT
 
 
-def _reach(hub: "Hub", device: DeviceView, harness: str) -> PluginReach:
+def _connector(hub: "Hub", device: DeviceView, harness: str) -> PluginConnector:
     if device.id != OWNER:
         raise RequestRefused("Forbidden", "harness plugins may connect only through the owner's socket")
-    reach = hub.plugin_reaches.get(harness)
-    if reach is None:
+    connector = hub.plugin_connectors.get(harness)
+    if connector is None:
         raise RequestRefused("NotFound", f"no plugin of {harness[:80]!r} is known here", field="harness")
-    return reach
+    return connector
 
 
-async def stream_commands(reach: PluginReach, process: int, receive: Receive, send: Send) -> None:
+async def stream_commands(connector: PluginConnector, process: int, receive: Receive, send: Send) -> None:
     """What a plugin is to do, as long as it is connected."""
-    with reach.connect(process) as link:
+    with connector.connect(process) as link:
         await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
         writing = asyncio.create_task(_write_commands(link, send), name="harness-plugin")
         try:
@@ -116,8 +116,8 @@ def routes(hub: "Hub") -> list[Any]:
         if scope["type"] != "http" or scope["method"] != "GET":
             raise RequestRefused("UsageError", "method not allowed", field="method", hint="Use GET.")
         context = context_of(scope)
-        reach = _reach(hub, context.known_device, QueryParams(scope["query_string"]).get("harness", ""))
+        connector = _connector(hub, context.known_device, QueryParams(scope["query_string"]).get("harness", ""))
         peer = context.peer
-        await stream_commands(reach, peer.pid if peer is not None else 0, receive, send)
+        await stream_commands(connector, peer.pid if peer is not None else 0, receive, send)
 
     return [stream, report_sessions, handed_over, tell_events]

@@ -11,9 +11,9 @@ from ...ids import new_id
 from ...protocol.commands import CancelPrompt, EditPrompt, MovePrompt, SendPrompt, Steer
 from ...protocol.request_bodies import NewPrompt, PromptEdit, PromptMove
 from ...protocol.views import PromptView, view
+from ...sessions.file_preview import WorkFile, shown_file
 from ...sessions.prompt_queue import prompt_key
 from ...sessions.records import PROMPTS, RETRIABLE, PromptRecord
-from ...sessions.session_files import WorkFile, shown_file
 from ..http.problems import NotFound
 from ..http.request import Request, json_response, parse_body
 from ..http.route_spec import RouteSpec

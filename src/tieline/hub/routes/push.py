@@ -10,7 +10,7 @@ from ..http.request import NO_CONTENT, Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..push import endpoint_check
-from ..push.rules import Subscription
+from ..push.triggers import Subscription
 
 if TYPE_CHECKING:
     from ..hub import Hub

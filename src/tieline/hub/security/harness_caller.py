@@ -7,7 +7,7 @@ from ...processes.process_table import process_key
 from ..http.problems import RequestRefused
 from ..http.request_context import RequestContext
 from .auth import OWNER
-from .peer_credentials import LocalPeer
+from .local_peer import LocalPeer
 
 
 def harness_caller(

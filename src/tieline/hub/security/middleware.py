@@ -19,7 +19,7 @@ from ..http.request_context import RequestContext
 from ..http.response_writer import ResponseWriter
 from . import access_rules
 from .idempotency import command_id, digest_of, idempotency_id
-from .peer_credentials import LocalPeer
+from .local_peer import LocalPeer
 
 if TYPE_CHECKING:
     from ..hub import Hub

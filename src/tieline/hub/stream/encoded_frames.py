@@ -9,7 +9,7 @@ from starlette.types import Message as AsgiMessage
 
 from ...protocol.stream_frames import AnyHubFrame, encode
 from ...sessions.event_log import LogEvent
-from .ws_framing import text_frame
+from .uvicorn_websocket import text_frame
 
 log = logging.getLogger("tieline.hub")
 

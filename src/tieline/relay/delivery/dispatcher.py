@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ...background_tasks import cancel_and_wait
 from ...envelopes import DeadLetter, Envelope, MessageReceipt, ReceiptStep, State, decode_envelope
 from ...errors import BusClosed, BusError
-from ..address_trie import AddressTrie
+from ..longest_prefix_trie import LongestPrefixTrie
 from ..settings import Settings
 from ..storage.store import OFFERED_HEADER, RelayStore, new_receipt
 from .endpoint_queue import EndpointQueue, InFlight
@@ -29,7 +29,7 @@ Listener = Callable[[MessageReceipt], None]
 
 class Dispatcher:
     def __init__(self, store: RelayStore, settings: Settings, *, keep_unread_s: float) -> None:
-        self.queues: AddressTrie[EndpointQueue] = AddressTrie()
+        self.queues: LongestPrefixTrie[EndpointQueue] = LongestPrefixTrie()
         self.in_flight: dict[str, InFlight] = {}
         self.mailboxes: dict[str, dict[str, InFlight]] = {}  # address → its messages in flight, by id
         self.listeners: list[Listener] = []

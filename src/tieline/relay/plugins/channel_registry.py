@@ -8,7 +8,7 @@ from ...envelopes import DeliveryResult, Envelope, address
 from ...errors import UsageError
 from ..delivery.dispatcher import Dispatcher
 from ..delivery.endpoint_queue import EndpointKind, EndpointQueue, RunAttempt
-from ..rules import CircuitBreaker
+from ..send_limits import CircuitBreaker
 from ..settings import Settings
 
 MessageHandler = Callable[[Envelope, DeliveryContext], Awaitable[DeliveryResult | str | None]]

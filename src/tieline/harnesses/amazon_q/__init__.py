@@ -1,0 +1,1 @@
+"""Amazon Q Developer CLI, as people run it themselves."""

@@ -1,0 +1,1 @@
+"""Claude Code, as people run it themselves."""

@@ -1,0 +1,1 @@
+"""Codex, as people run it themselves."""

@@ -1,0 +1,1 @@
+"""Cursor, as people run it themselves."""

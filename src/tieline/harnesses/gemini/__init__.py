@@ -1,0 +1,1 @@
+"""Gemini CLI, as people run it themselves."""

@@ -1,0 +1,1 @@
+"""Kiro, as people run it themselves."""

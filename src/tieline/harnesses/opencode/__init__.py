@@ -1,0 +1,1 @@
+"""OpenCode, as people run it themselves."""

@@ -1,0 +1,1 @@
+"""Pi, as people run it themselves."""

@@ -1,0 +1,1 @@
+"""Qwen Code, as people run it themselves."""

@@ -1,0 +1,1 @@
+"""Mistral Vibe, as people run it themselves."""

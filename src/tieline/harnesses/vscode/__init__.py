@@ -1,0 +1,1 @@
+"""Copilot in VS Code, as people run it themselves."""
