@@ -75,7 +75,7 @@ async def open_relay(hub: Hub, *, watch: bool = True, wait: bool = True) -> Asyn
                 hub.log.warning("channel is broken", channel=report.id, problem=report.problem)
             elif report.id in changes.untrusted:
                 hub.audit.record("refusal", "", "the configuration", why=NOT_TRUSTED, channel=report.problem)
-        if not started:  # later ones are recorded with who agreed
+        if not started:  # later reloads are recorded with the person who agreed
             started = True
             for words in changes.trusted:
                 hub.audit.record("code", "", "the first start", trusted=words)

@@ -67,7 +67,7 @@ class TableCache:
                 await self._follow()
             except BusClosed:
                 raise
-            except BusError as error:  # what was read stays; what is missed meanwhile is told when it is back
+            except BusError as error:  # the values stay; missed changes are applied when the bus is back
                 log.warning("the table %s is out of reach: %s", self._table.name, error)
                 await asyncio.sleep(AGAIN_S)
 
@@ -95,7 +95,7 @@ class TableCache:
         return present
 
     def _changed(self, change: Change, known: dict[str, int]) -> None:
-        # The watch repeats what was just read, and may be behind it.
+        # The watch repeats values that were just read, and may lag behind them.
         read = known.get(change.key, -1)
         if change.revision >= read:
             known.pop(change.key, None)
@@ -107,5 +107,5 @@ class TableCache:
         (self._keys.discard if value is None else self._keys.add)(key)
         try:
             self._apply(key, value, is_news)
-        except msgspec.MsgspecError as error:  # of a version that we do not know, or damaged: the others count
+        except msgspec.MsgspecError as error:  # an unknown version, or damaged: the other values are kept up to date
             log.warning("%s: the value of %s is not understood: %s", self._table.name, key, error)

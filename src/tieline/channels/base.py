@@ -236,7 +236,7 @@ class AskService(Protocol):
     """The asks of every session, and the one way to decide them."""
 
     def subscribe(self, callback: Callable[[AskNote], None]) -> Callable[[], None]:
-        """Those that are pending now, then each as it comes and as it ends; call the result to hear no more."""
+        """Calls back with each pending ask, then with each ask as it comes and as it ends. The result unsubscribes."""
         ...
 
     async def decide(self, ask: str, *, allow: bool, digest: str, by: str, remember: Remember = "once") -> str:

@@ -184,7 +184,7 @@ def create(id: str, config: Struct, context: ChannelContext) -> Channel:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """Each name once, from the template alone: braces in a message mean nothing."""
+    """Replaces each name of the template once: braces inside a value are not replaced."""
     return _FIELD.sub(lambda match: values[match[1]], template)
 
 

@@ -61,8 +61,8 @@ class Client(
     ) -> AsyncGenerator[Event, None]:
         """One turn from its prompt to its `Done`: of a session that is made for it, or of the one with that id. The
         stream is open before the prompt is sent, so nothing is missed, the first ask neither. `on_ask` decides what is
-        asked (an Answer, True or False, also awaited); without it that is for others, and the turn waits. Whoever
-        leaves early interrupts the turn."""
+        asked (an Answer, True or False, also awaited); without it the turn waits until another client decides. A caller
+        that stops iterating early interrupts the turn."""
         from .hub_session import HubSession
 
         exists = isinstance(session, str)

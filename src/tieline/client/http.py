@@ -190,7 +190,7 @@ class _HttpConnection:
             if not version.startswith("HTTP/1.") or not status_text[:3].isdigit():
                 raise ConnectionLost("the response is not HTTP", sent=True)
             status = int(status_text[:3])
-            if status >= 200:  # what comes before (`100 Continue`) is not the answer
+            if status >= 200:  # an informational response (`100 Continue`) precedes the final one
                 break
         headers: dict[str, str] = {}
         for line in rest:

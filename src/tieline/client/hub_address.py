@@ -33,19 +33,19 @@ class RunningHub(Struct, frozen=True):
 
 
 def running_hub(env: Mapping[str, str]) -> RunningHub | None:
-    """The hub that runs here, if one does: what it wrote down, while its process lives."""
+    """The hub that runs on this machine, from the file that it writes, as long as its process lives; else None."""
     try:
         hub = msgspec.json.decode(paths.running_file(env).read_bytes(), type=RunningHub)
         os.kill(hub.pid, 0)
     except PermissionError:
-        return None  # the file is another user's, or the process is: neither is ours
+        return None  # the file or the process belongs to another user
     except (OSError, msgspec.MsgspecError, OverflowError):
         return None
     return hub
 
 
 def local_hub_address(env: Mapping[str, str]) -> HubAddress | None:
-    """This machine's hub, by its socket; None where none runs."""
+    """The address of this machine's hub, by its socket; None when no hub runs."""
     hub = running_hub(env)
     if hub is None or not hub.socket:
         return None

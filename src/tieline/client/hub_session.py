@@ -279,9 +279,9 @@ class HubSession:
 
 
 def with_local_author(event: Answer, local_answer: Answer | None) -> Answer:
-    """The decision as it is shown here, where `said` was decided. The hub says which device decided; that it was the
-    person here, or an option, is more to the point. Another process may have been faster with the same answer: then it
-    is that one's."""
+    """The decision as this process shows it, after it decided `local_answer`. The hub names the device that decided;
+    here it is more useful to name the person or the option behind it. When another process decided the same before, the
+    event stays as the hub wrote it."""
     other = event.via.startswith("pid ") and event.via.split()[1:2] != [str(os.getpid())]
     if (
         local_answer

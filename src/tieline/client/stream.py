@@ -85,11 +85,11 @@ async def follow(
     patience_s: float | None = None,
     on_connection: Callable[[Connection], None] = lambda connection: None,
 ) -> AsyncGenerator[AnyHubFrame, None]:
-    """Frames for as long as somebody reads. Each connection begins with a `ready`, whose snapshot is the present. No
-    delta comes before what its agent said before it, or after its whole item.
+    """Frames for as long as the caller iterates. Each connection begins with a `ready`, whose snapshot is the present.
+    No delta comes before what its agent said before it, or after its whole item.
 
-    `patience_s`: how long a hub may stay away before HubUnreachable is raised; None is for ever. One that was never
-    there is told at once where there is a limit.
+    `patience_s`: how long a hub may stay away before HubUnreachable is raised; None is for ever. With a limit, a hub
+    that was never reached raises it at once.
     """
     failures, away_since = 0, None
     in_order = EventReorderer()

@@ -30,7 +30,7 @@ def identify(env: Mapping[str, str]) -> NodeIdentity:
 
 
 def kept_id(path: Path) -> str:
-    """The id in a file, made when it is not there. Two that start at once agree on one."""
+    """The id that a file holds; made when the file is missing. Two processes that start at once agree on one."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     own = path.with_name(f".{path.name}.{os.getpid()}.{new_id()}")
     try:
@@ -41,7 +41,9 @@ def kept_id(path: Path) -> str:
         if path.exists():  # empty, by a crash: a link would not replace it
             own.replace(path)
         else:
-            with suppress(FileExistsError):  # unlike a rename it does not replace what somebody was faster to make
+            with suppress(
+                FileExistsError
+            ):  # unlike a rename, a link does not replace the file of a process that was faster
                 os.link(own, path)
         return _read(path)
     finally:

@@ -79,7 +79,7 @@ class Cron(Struct, frozen=True):
         """The first time after that moment, in seconds since the epoch."""
         start = datetime.fromtimestamp(moment, zone).replace(tzinfo=None)
         if _clock_changes_near(start, zone):
-            start -= FURTHEST_JUMP  # a repeated time has an earlier place on the clock than the moment
+            start -= FURTHEST_JUMP  # a repeated time may read earlier on the clock than the moment
         best: float | None = None
         until = datetime.max
         for clock in self._clock_times(start):
@@ -88,7 +88,7 @@ class Cron(Struct, frozen=True):
             for candidate in self._moments(clock, zone):
                 if candidate > moment and (best is None or candidate < best):
                     best = candidate
-                    # Of two that are near a change, the later one on the clock may come first.
+                    # Near a clock change, the time that reads later on the clock may come first.
                     until = min(until, clock + FURTHEST_JUMP if _clock_changes_near(clock, zone) else clock)
         assert best is not None, "every expression that is parsed has a time"
         return best

@@ -94,7 +94,7 @@ class ScheduleStore:
         return [_kept(entry) for entry in await self.runs.entries(f"{id}.>")]
 
     async def all_runs(self) -> dict[str, list[ScheduleRun]]:
-        """By schedule, the newest first."""
+        """The runs of each schedule, the newest first."""
         runs_by_schedule: dict[str, list[ScheduleRun]] = {}
         for entry in reversed(await self.runs.entries()):
             run = decode_run(entry.value)

@@ -127,7 +127,7 @@ class TeamConversation:
         self.called: dict[str, list[MemberCalled]] = {}  # by member, in the turn that runs
         self.waiting_for: dict[str, str] = {}  # people, with who addressed them last
         self.vote: Vote | None = None
-        self.to_merge: list[int] = []  # the messages about work that whoever merges is told next
+        self.to_merge: list[int] = []  # the messages about work for the merging member's next turn
         self.rounds = 0
         self.cost_usd = 0.0
         self.working_s = 0.0  # time in which somebody worked
@@ -422,7 +422,7 @@ class TeamConversation:
         self._ask_if_silent("")
 
     def _worked(self, participant: Participant, work: MemberWork) -> None:
-        """Whoever merges is told, and speaks when the others have; without one, all are told."""
+        """Tells the merging member, which speaks after the others; without a merging member, tells all members."""
         before, participant.work = participant.work, work
         if work.problem:
             self._say(COORDINATOR, f"The work of {participant.name} was not committed: {work.problem}")
@@ -439,7 +439,7 @@ class TeamConversation:
         self.to_merge.append(self.count)
 
     def _queue_merging(self) -> None:
-        """Whoever merges speaks once all who work in worktrees have ended."""
+        """Lets the merging member speak once no turn in a worktree runs."""
         merging = self.find(self.limits.merge) if self.limits.merge else None
         if self.to_merge and not any(turn.worktree for turn in self.running.values()):
             if merging is not None and not merging.over_budget():
@@ -583,7 +583,7 @@ class TeamConversation:
 
 
 def _with_calls(entry: TurnEnded, calls: list[MemberCalled]) -> tuple[str, Markers]:
-    """What a member said in its turn: by its last words, and by tools."""
+    """What a member said in its turn: in its final text, and by calls of the team's tools."""
     texts = (without_markers(entry.text), *(call.text for call in calls))
     all_markers = (*(call.markers for call in calls), entry.markers)
     speakers: dict[str, NextSpeaker] = {}

@@ -220,7 +220,7 @@ class Coordinator:
         return str(self._worktrees.folder(self.conversation.id) / participant.name)
 
     async def _cwd(self, participant: Participant) -> str:
-        """Where it works; a worktree is made with its first turn."""
+        """The directory in which a member works; its worktree is made with its first turn."""
         tree = self._worktree(participant)
         if tree is None or self._worktrees is None:
             return participant.member.cwd
@@ -230,7 +230,7 @@ class Coordinator:
         return directory
 
     async def _reviews(self, participant: Participant) -> list[Review]:
-        """What those whom it reviews have committed since it was shown their changes last."""
+        """What the members that it reviews have committed since it was last shown their changes."""
         reviews: list[Review] = []
         for name in participant.member.reviews:
             reviewed = self.conversation.find(name)
@@ -251,7 +251,7 @@ class Coordinator:
                 )
             except GitFailed as error:
                 review = review._replace(problem=error.message)
-            except Exception as error:  # the turn begins all the same
+            except Exception as error:  # the turn begins without the diff
                 log.exception("the changes of %s cannot be shown", reviewed.name)
                 review = review._replace(problem=_fault(error))
             reviews.append(review)

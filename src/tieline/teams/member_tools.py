@@ -76,7 +76,7 @@ class MemberTools:
         return await self._keep(conversation, began, summary, Markers(done=True), key)
 
     async def show_diff(self, session: str, member: str, file: str = "", offset: int = 0) -> MemberDiff:
-        """From where its worktree began to what it has committed last."""
+        """The diff from the base of the member's worktree to its last commit."""
         conversation, _ = await self._turn_of(session)
         reviewed = conversation.get(member)
         work = reviewed.work

@@ -8,7 +8,7 @@ MAX_QUEUE = 50
 MAX_PER_MESSAGE = 10
 """Members that one message may address."""
 PATIENCE = 2
-"""Whoever is passed over so many times moves up by one priority, beyond the highest if need be."""
+"""A member that was passed over so many times moves up by one priority, beyond the highest if need be."""
 
 
 class Waiting:
@@ -54,7 +54,7 @@ class SpeakingQueue:
         return True
 
     def take(self, name: str) -> Waiting | None:
-        """It speaks now; those that were addressed before it are passed over."""
+        """Removes a member that speaks now; members that were addressed before it count as passed over."""
         for index, waiting in enumerate(self._waiting):
             if waiting.name == name:
                 for other in self._waiting[:index]:

@@ -102,7 +102,7 @@ def _wrong(content: dict[str, Any]) -> list[Mistake]:
 
 
 def _out_of_reach(members: list[dict[str, Any]], cwd: str) -> Iterator[Mistake]:
-    """What a text needs of the place where its file would be."""
+    """Mistakes in a team that came as text: it has no directory for relative paths and other files."""
     for index, member in enumerate(members):
         if member.get("instructions_file"):
             hint = "Write the text itself, as `instructions`."

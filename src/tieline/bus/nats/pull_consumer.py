@@ -142,13 +142,13 @@ async def ordered(
     latest: bool = False,
     bare: bool = False,
 ) -> AsyncGenerator[tuple[Msg, Meta], None]:
-    """Everything that matches after a cursor, in order, each once, whatever becomes of the connection meanwhile.
+    """Every matching message after a cursor, in order, each once, also across lost connections.
     `latest`: begin with the last message of each subject. `bare`: without the data."""
     cursor = after
     begun = False
     patience = asyncio.get_running_loop().time() + BOUND_S
     while True:
-        # A new name each time: the server that was to have the last one may be gone, and would never answer for it.
+        # A new consumer name for each try: the server that held the last consumer may be gone, and would not answer.
         consumer = f"reader-{unique()}"
         start = (
             {"deliver_policy": "last_per_subject"}
@@ -174,7 +174,7 @@ async def ordered(
             made = await link.api(f"CONSUMER.CREATE.{stream}.{consumer}", body, Made, ANSWER_S)
             begun = True
         except BusUnavailable:
-            if begun or asyncio.get_running_loop().time() < patience:  # whoever follows waits until it is back
+            if begun or asyncio.get_running_loop().time() < patience:  # a follower waits until the bus is back
                 continue
             raise
         except NatsRefused as error:

@@ -23,7 +23,7 @@ class Attachments:
         self._keep_s = keep_days * 86400
 
     async def of(self, message: Message) -> tuple[AttachmentRef, ...]:
-        """The file of a message, if it has one. Raises Trouble when it cannot be had."""
+        """The file of a message, if it has one. Raises TelegramError when the file cannot be fetched."""
         file = (
             message.document
             or message.voice

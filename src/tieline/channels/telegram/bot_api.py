@@ -84,7 +84,7 @@ def make_bot(token: str, api: str, timeout_s: float) -> Bot:
 
 
 async def tried(call: Awaitable[T]) -> T:
-    """Do it. Raises Trouble only; the text of one never has the token, which is part of every URL."""
+    """Awaits a call to Telegram. Raises only TelegramError; its text never has the token, a part of every URL."""
     try:
         return await call
     except TelegramRetryAfter as error:

@@ -213,7 +213,7 @@ class Telegram:
                 request = RawUpdates(offset=offset, timeout=POLL_S, allowed_updates=UPDATES)
                 raw_updates = await tried(self._bot(request, request_timeout=POLL_S + int(self._config.timeout_s)))
                 await self._hear_all(raw_updates)
-                # Only now are they confirmed: what was not stored comes again.
+                # Only now does the offset confirm them: updates that were not stored come again.
                 offset = max([offset, *(each["update_id"] + 1 for each in raw_updates if _numbered(each))])
                 failures = 0
                 self._problem = ""
@@ -227,7 +227,7 @@ class Telegram:
                 await self._wait_after(TelegramError(f"polling failed: {type(error).__name__}", again=True), failures)
 
     async def _hear_all(self, raw_updates: list[dict[str, Any]]) -> None:
-        """Each chat's in order, the chats at the same time."""
+        """Handles the updates of each chat in order, and the chats at the same time."""
         by_chat: dict[int, list[Update]] = {}
         for raw in raw_updates:
             update = read_update(raw, self._bot)

@@ -160,7 +160,7 @@ class Webhook:
         return InboundReply(message=receipt.id)
 
     def _payload(self, request: HookRequest) -> tuple[Payload, str]:
-        """What it says, and the message that it says it answers."""
+        """The payload of a request, and the id of the message that it answers, if it names one."""
         kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
         if kind == "text/plain":
             return Payload(request.body.decode()), ""
@@ -173,7 +173,9 @@ class Webhook:
         if isinstance(value, dict):
             content = cast(dict[str, Any], value)
             data = content.get("data")
-            if content.get("type") == TYPE and isinstance(data, dict):  # another hub's, or an answer in our own words
+            if content.get("type") == TYPE and isinstance(
+                data, dict
+            ):  # from another hub, or an answer in our own format
                 own = cast(dict[str, Any], data)
                 text, answers = own.get("text"), own.get("in_reply_to")
                 payload = Payload(

@@ -40,7 +40,7 @@ def header(envelope: Envelope) -> str:
 
 
 def trail(headers: Mapping[str, str]) -> LoopState | None:
-    """None: it comes from nowhere. What is malformed in it is left out."""
+    """The state that the header carries; None without the header. Malformed fields are left out."""
     value = headers.get(HEADER, "")
     if not value or len(value) > _MAX:
         return None

@@ -41,8 +41,8 @@ def decide(
                 hint=f"tieline answer {short_id(record.id)} …",
             )
         proposed = Answer(record.id, decision, remember=how)
-        check(record.ask, proposed)  # before anything is shown as if it could be
-        if decision == "allow" and not json:  # nobody allows unseen what came up a moment ago
+        check(record.ask, proposed)  # before anything is shown as if it could be decided
+        if decision == "allow" and not json:  # a person sees an ask before allowing it
             await show_asks(client, record)
         if how != "once":
             print_error(f"tieline: {decision} {event_text.scope_text(record.ask, how)}")

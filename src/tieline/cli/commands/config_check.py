@@ -127,7 +127,7 @@ def _without_mistakes(content: Mapping[str, Any], wrong: Iterable[Mistake]) -> d
 
 
 def _check_values(config: Config, named: Sequence[str]) -> Iterator[Mistake]:
-    """What the parts that use a value find wrong with it. `named`: agents of the file, understood or not."""
+    """Mistakes that the users of a value report. `named`: agents of the file, valid or not."""
     from ...bus import open_bus
     from ...policy import preset
     from ...relay.send_limits import SendRules

@@ -102,7 +102,7 @@ def _comments_at_end(lines: list[str]) -> list[str]:
 
 
 def _same(text: str, wanted: Mapping[str, Any]) -> bool:
-    """Whether it says that, an empty table of agents or none."""
+    """Whether the text has these values; an empty table of agents equals a missing one."""
     try:
         parsed = tomllib.loads(text)
     except tomllib.TOMLDecodeError:

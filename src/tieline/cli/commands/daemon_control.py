@@ -112,7 +112,8 @@ def _check_bus(order: StartOptions) -> None:
 
 
 def start_in_background(config: Config, order: StartOptions) -> StartResult:
-    """A process in a session of its own, which says when it runs. Raises NotStarted with the end of its log."""
+    """Starts a process in a session of its own, and waits until it reports that it runs. Raises NotStarted with the end
+    of its log."""
     env = config.environ
     log = paths.log_file(env)
     state_directory.make(env)
@@ -146,7 +147,7 @@ def start_in_background(config: Config, order: StartOptions) -> StartResult:
             os.close(writing)
     if result.problem:
         raise NotStarted(result.problem, hint=result.hint or _log_tail(log, before))
-    process.returncode = 0  # it stays; nobody waits for it
+    process.returncode = 0  # the process stays; Popen must not warn that nobody waited for it
     return result
 
 

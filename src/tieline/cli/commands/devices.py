@@ -34,7 +34,7 @@ def show(*, json: bool) -> int:
 
 
 def revoke(given: str, *, let_in: bool | None) -> int:
-    """`let_in`: also whom it let in; None asks, where there is somebody to ask."""
+    """`let_in`: also the devices that it let in; None asks, if a person is at the terminal."""
 
     async def work(client: Client) -> int:
         candidates = [candidate for candidate in await client.devices() if candidate.id != OWNER]
@@ -55,7 +55,7 @@ def revoke(given: str, *, let_in: bool | None) -> int:
 
 
 def descendants(id: str, devices: Sequence[DeviceView]) -> list[DeviceView]:
-    """Whom it let in, and whom these let in."""
+    """The devices that a device let in, directly or indirectly."""
     reached = [id]
     for pairer in reached:
         reached += [device.id for device in devices if device.by == pairer and device.id not in reached]

@@ -176,7 +176,7 @@ def _plan(harness: Harness, options: InstallOptions, installing: bool) -> Harnes
 
 
 def _with_terminals_reloaded(plan: HarnessPlan, options: InstallOptions) -> HarnessPlan:
-    """After the consent is written: what a terminal reports is judged by it."""
+    """Reloads the open terminals. Only after the consent is written: it decides which terminals may report."""
     return plan if plan.problem else replace(plan, terminals=plan.harness.reload(options, plan.terminals))
 
 
@@ -304,7 +304,7 @@ def _agreed(installing: bool) -> bool:
 
 
 def _report(changes: Sequence[HarnessChange], shown: Sequence[HarnessPlan], *, installing: bool, dry_run: bool) -> None:
-    """`shown`: what its person has been told would be done."""
+    """`shown`: the plans that the person was shown before."""
     if not changes:
         print(
             "No harness was found here. `tieline harnesses` shows which ones are known."

@@ -129,7 +129,7 @@ def open_in_terminal(given: str, *, print_only: bool, json: bool) -> int:
                 "a turn is running in this session", field="session", hint="Wait for its end, or `tieline abort` it."
             )
         if record.kind == "driven":
-            await client.close_session(record.id)  # two that write would lose each other's words
+            await client.close_session(record.id)  # two writers would lose each other's messages
         if json:
             print_json({"session": record.id, "cwd": record.cwd, "command": command, "here": here})
         elif print_only or not here:

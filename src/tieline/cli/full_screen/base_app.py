@@ -62,7 +62,7 @@ class BaseHubApp(App[None]):
         """In one line."""
 
     def decision_text(self, record: AskRecord, decision: Decision) -> str:
-        """In words, what became of a decision; nothing where the screen shows it anyway."""
+        """A sentence about a decision; empty where the screen shows the decision anyway."""
         return ""
 
     def fill_line(self, text: str) -> None:

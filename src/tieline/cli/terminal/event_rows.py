@@ -141,7 +141,7 @@ def policy_line(receipt: Receipt) -> Text:
 
 
 def summary_line(done: Done, *, error_shown: bool) -> Text:
-    """How it ended. `told`: the error was on the screen already."""
+    """How the turn ended. `error_shown`: its error is on the screen already."""
     sign, word = event_text.OUTCOMES[done.status]
     style = {"success": "green", "error": "red"}.get(done.status, "yellow")
     text = Text.assemble((f"{sign} {word}", f"bold {style}"))

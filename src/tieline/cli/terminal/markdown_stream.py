@@ -75,16 +75,16 @@ class MarkdownStream:
         return finished
 
     def finish_item(self, item: str, text: str) -> list[str]:
-        """The item is complete: what of it was not handed out yet."""
+        """The item is complete: its blocks that were not handed out yet."""
         self._heard.pop(item, None)
         done, streamed = self._done.pop(item, 0), self._text.pop(item, "")
         self.growing = ""
         if not text.startswith(streamed[:done]):
-            done = 0  # the item is not what its deltas said: the item counts
+            done = 0  # the item differs from its deltas: show all of the item
         return [*filter(str.strip, blocks(text[done:]))]
 
     def flush(self) -> list[str]:
-        """At the end: what never became an item, because nothing is lost."""
+        """At the end of a turn: also the text of deltas whose item never came."""
         rest = self.take_finished()
         for item, text in list(self._text.items()):
             rest += self.finish_item(item, text)

@@ -243,7 +243,7 @@ def _create(entry: ChannelConfig, module: ModuleType, config: Struct, context: C
 
 
 def _resolve_secrets(id: str, value: Any, env: Mapping[str, str], source: str, setting: str) -> Any:
-    """With the values of `env:NAME` in their places."""
+    """A value with each `env:NAME` replaced by the variable's value. `setting`: its path, for errors."""
     if isinstance(value, dict):
         items = cast(dict[str, Any], value).items()
         return {name: _resolve_secrets(id, each, env, source, f"{setting}.{name}") for name, each in items}
@@ -261,7 +261,7 @@ def _resolve_secrets(id: str, value: Any, env: Mapping[str, str], source: str, s
 
 
 def _field_of(error: str) -> str:
-    """The setting that a msgspec error speaks of, as one would write it in TOML."""
+    """The setting that a msgspec error names, as it is written in TOML."""
     for pattern in (_UNKNOWN_FIELD, _MISSING_FIELD):
         if match := pattern.search(error):
             return ".".join(part for part in (match[2], match[1]) if part)

@@ -85,7 +85,7 @@ class ChannelSet:
     async def _run(self) -> None:
         known = await asyncio.to_thread(self._trust.load)
         changed = await self.apply(self._config, trust=() if known else None)  # a person set this up
-        if not self._wait:  # whoever waits can look by themselves
+        if not self._wait:  # a caller that waits reads the reports itself
             self._on_change(changed)
         self._ready.set()
         if self._watch and self._config_path() is not None:

@@ -107,7 +107,7 @@ class RelayStore:
         return id
 
     async def envelope(self, receipt: MessageReceipt) -> Envelope | None:
-        """None: the record was trimmed."""
+        """The envelope of a receipt; None when its record was trimmed."""
         async with aclosing(
             self._bus.read(f"{MESSAGE_LOG}.{receipt.subject}", after=receipt.seq - 1, follow=False)
         ) as records:
@@ -119,8 +119,9 @@ class RelayStore:
     async def messages_to(
         self, subject: str, limit: int, *, before: int = 0, sender: str = ""
     ) -> list[tuple[Envelope, int]]:
-        """The newest messages to an address with their places in the log, newest first: those before a place, of one
-        sender. The places tell what came after what; the id of an answer begins with the time of its question."""
+        """The newest messages to an address with their positions in the log, newest first. `before`: only messages
+        before that position; `sender`: only this sender's. Order them by position: the id of an answer begins with the
+        time of its question."""
         messages: list[tuple[Envelope, int]] = []
         async with aclosing(self._bus.read(f"{MESSAGE_LOG}.{subject}", follow=False)) as records:
             async for record in records:
