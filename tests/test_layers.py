@@ -100,7 +100,14 @@ LIGHT = {"msgspec", "typing_extensions"}
 """The only third-party packages that `import tieline` and its public names may load; msgspec imports the other."""
 
 
-DRIVERS = {"copilot": "acp", "gemini": "acp", "qwen": "acp", "vibe": "acp", "kimi": "acp"}
+DRIVERS = {
+    "terminals.acp_transcript": "acp",
+    "copilot": "acp",
+    "gemini": "acp",
+    "qwen": "acp",
+    "vibe": "acp",
+    "kimi": "acp",
+}
 """A harness whose driver goes by another name."""
 
 
@@ -109,7 +116,7 @@ def reads_its_driver(name: str, target: str) -> bool:
     room, _, module = name.partition(".")
     folder, _, driver = target.partition(".")
     harness = module.split(".")[0]
-    own = DRIVERS.get(harness, harness)
+    own = DRIVERS.get(module, DRIVERS.get(harness, harness))
     return (room, folder) == ("harnesses", "drivers") and own.startswith(driver.split(".")[0])
 
 

@@ -52,7 +52,7 @@ class HookListener(Protocol):
 
 class HarnessHooks:
     """`machine` is this one: what a session elsewhere says of its folder is not looked up here. Of the `connectors`,
-    some answer permission prompts, some listen to hooks. Without `events` (no mesh is here) that is all that is handled."""
+    some answer permission prompts, some listen to hooks. Without `events` (no mesh is here) only that is handled."""
 
     def __init__(
         self,

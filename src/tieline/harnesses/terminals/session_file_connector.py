@@ -1,5 +1,5 @@
-"""The base of connectors whose terminals each have a file that names the session, and a socket that takes a peer's message
-as a new turn.
+"""The base of connectors whose terminals each have a file that names the session, and a socket that takes a peer's
+message as a new turn.
 
 Anybody can write such a file. A session counts only if its process lives and is the one that the file means, a person
 started it, and the socket is where that harness would have it; we write to a socket only if that process listens there.

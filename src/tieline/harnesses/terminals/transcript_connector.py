@@ -1,5 +1,5 @@
-"""The base of connectors whose terminals each have a session file (see `session_file_connector`) and a transcript in the
-folder of their project, which is read along with the person's consent."""
+"""The base of connectors whose terminals each have a session file (see `session_file_connector`) and a transcript in
+the folder of their project, which is read along with the person's consent."""
 
 import asyncio
 import time
