@@ -108,7 +108,7 @@ LIGHT = {"msgspec", "typing_extensions"}
 """The only third-party packages that `import tieline` and its public names may load; msgspec imports the other."""
 
 
-DRIVERS = {"copilot": "acp", "gemini": "acp", "qwen": "acp", "vibe": "acp", "kimi": "acp"}
+DRIVERS = {"copilot": "acp", "gemini": "acp", "qwen": "acp", "vibe": "acp", "kimi": "acp", "droid": "acp"}
 """A harness whose driver goes by another name."""
 
 

@@ -20,6 +20,7 @@ from tests.hub.test_hooks import toml
 
 from tieline.harnesses import registry
 from tieline.harnesses.copilot_terminal import CopilotTerminal
+from tieline.harnesses.droid_terminal import DroidTerminal
 from tieline.harnesses.gemini_terminal import GeminiTerminal
 from tieline.harnesses.kimi_terminal import KimiTerminal
 from tieline.harnesses.pi_terminal import PiTerminal
@@ -129,6 +130,7 @@ TERMINAL_ONLY = {
     "pi": PiTerminal,
     "vibe": VibeTerminal,
     "kimi": KimiTerminal,
+    "droid": DroidTerminal,
 }
 """Harnesses that take an answer at the terminal alone: the tests of each in its terminal have what is shown of them."""
 

@@ -39,6 +39,7 @@ REACHES: Mapping[str, str] = {
     "qwen": "qwen_reach:QwenReach",
     "vibe": "vibe_reach:VibeReach",
     "kimi": "kimi_reach:KimiReach",
+    "droid": "droid_reach:DroidReach",
     "pi": "pi_reach:PiReach",
 }
 """Harness → the module and class of the live way into its sessions, made with the environment."""

@@ -4,7 +4,7 @@ is asked is answered at the terminal, and shown as long as it is asked."""
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ..drivers.acp.permissions import permission_ask, questions_of
@@ -49,17 +49,15 @@ class KimiTerminal(RecordedAsksTerminal[KimiEvents]):
     def _begins(self, line: TranscriptLine) -> bool:
         return line.message.get("type") == "turn.prompt"
 
-    def _asked_in(self, line: TranscriptLine) -> tuple[str, JsonDict] | None:
+    def _asked_in(self, line: TranscriptLine) -> Iterable[tuple[str, JsonDict]]:
         told = line.message
-        if told.get("type") != "interaction.request" or told.get("kind") not in ASKED:
-            return None
-        return text_in(told, "id"), told
+        if told.get("type") == "interaction.request" and told.get("kind") in ASKED:
+            yield text_in(told, "id"), told
 
-    def _decided_in(self, line: TranscriptLine) -> tuple[str, TerminalDecision | None] | None:
+    def _decided_in(self, line: TranscriptLine) -> Iterable[tuple[str, TerminalDecision | None]]:
         told = line.message
-        if told.get("type") != "interaction.resolved":
-            return None
-        return text_in(told, "id"), _decision(fields_in(told, "response"))
+        if told.get("type") == "interaction.resolved":
+            yield text_in(told, "id"), _decision(fields_in(told, "response"))
 
     async def _build_ask(self, told: JsonDict) -> Ask:
         request, call = fields_in(told, "request"), text_in(told, "toolCallId")

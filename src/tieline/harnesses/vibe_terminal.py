@@ -2,6 +2,8 @@
 also what is asked and what became of that. Vibe takes nothing from elsewhere: what it asks is answered at the terminal,
 and shown as long as it is asked."""
 
+from collections.abc import Iterable
+
 from ..drivers.acp.permissions import permission_ask, questions_of
 from ..drivers.acp.tools import AcpToolCall
 from ..events import Ask
@@ -29,15 +31,15 @@ class VibeTerminal(RecordedAsksTerminal[VibeEvents]):
     def _begins(self, line: TranscriptLine) -> bool:
         return line.message.get("kind") == "begin"
 
-    def _asked_in(self, line: TranscriptLine) -> tuple[str, JsonDict] | None:
+    def _asked_in(self, line: TranscriptLine) -> Iterable[tuple[str, JsonDict]]:
         told = fields_in(line.message, "told")
-        return (text_in(told, "id"), told) if line.message.get("kind") == "asked" else None
+        if line.message.get("kind") == "asked":
+            yield text_in(told, "id"), told
 
-    def _decided_in(self, line: TranscriptLine) -> tuple[str, TerminalDecision] | None:
-        if line.message.get("kind") != "answered":
-            return None
+    def _decided_in(self, line: TranscriptLine) -> Iterable[tuple[str, TerminalDecision]]:
         told = fields_in(line.message, "told")
-        return text_in(told, "id"), "allow" if _is_allowed(fields_in(told, "output")) else "deny"
+        if line.message.get("kind") == "answered":
+            yield text_in(told, "id"), "allow" if _is_allowed(fields_in(told, "output")) else "deny"
 
     async def _build_ask(self, told: JsonDict) -> Ask:
         detail = fields_in(told, "detail")
