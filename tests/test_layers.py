@@ -101,14 +101,15 @@ LIGHT = {"msgspec", "typing_extensions"}
 
 
 DRIVERS = {
-    "terminals.acp_transcript": "acp",
+    "terminals": "acp",
     "copilot": "acp",
     "gemini": "acp",
     "qwen": "acp",
     "vibe": "acp",
     "kimi": "acp",
+    "droid": "acp",
 }
-"""A harness whose driver goes by another name."""
+"""A harness whose driver goes by another name; the records that their terminals share are like the updates of ACP."""
 
 
 def reads_its_driver(name: str, target: str) -> bool:
@@ -116,7 +117,7 @@ def reads_its_driver(name: str, target: str) -> bool:
     room, _, module = name.partition(".")
     folder, _, driver = target.partition(".")
     harness = module.split(".")[0]
-    own = DRIVERS.get(module, DRIVERS.get(harness, harness))
+    own = DRIVERS.get(harness, harness)
     return (room, folder) == ("harnesses", "drivers") and own.startswith(driver.split(".")[0])
 
 

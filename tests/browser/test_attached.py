@@ -20,6 +20,7 @@ from tests.hub.test_hooks import toml
 
 from tieline.harnesses import registry
 from tieline.harnesses.copilot.terminal import CopilotTerminal
+from tieline.harnesses.droid.terminal import DroidTerminal
 from tieline.harnesses.gemini.terminal import GeminiTerminal
 from tieline.harnesses.kimi.terminal import KimiTerminal
 from tieline.harnesses.pi.terminal import PiTerminal
@@ -129,6 +130,7 @@ TERMINAL_ONLY = {
     "pi": PiTerminal,
     "vibe": VibeTerminal,
     "kimi": KimiTerminal,
+    "droid": DroidTerminal,
 }
 """Harnesses that take an answer at the terminal alone: the tests of each in its terminal have what is shown of them."""
 

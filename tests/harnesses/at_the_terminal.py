@@ -19,14 +19,17 @@ QUESTIONS = {
     "copilot": "Do you want to",
     "vibe": "Permission for the",
     "kimi": "Approve once",
+    "droid": "No, cancel",
 }
 """What each shows when it asks for a permission. Pi asks for none, and its model asks nothing."""
 YES = {"claude-code": "Enter", "codex": "y", "opencode": "Enter", "gemini": "Enter", "qwen": "Enter",
-       "copilot": "Enter", "vibe": "Enter", "kimi": "Enter"}  # fmt: skip
+       "copilot": "Enter", "vibe": "Enter", "kimi": "Enter",
+       "droid": "Enter"}  # fmt: skip
 """The key that allows it there."""
 WAITING_WORDS = {
     "codex": "Messages to be submitted after next tool call",
     "opencode": "QUEUED",
+    "droid": "Steering messages",
     "pi": "Steering: ",
 }
 """What each shows of words that came while a tool runs."""
@@ -48,7 +51,7 @@ def asks_for_commands(harness: str, home: HarnessHome) -> None:
             (home.project / "opencode.json").write_bytes(msgspec.json.encode(settings))
         case "gemini":
             home.argv = home.argv[: home.argv.index("--approval-mode")]
-        case "copilot" | "vibe" | "kimi":
+        case "copilot" | "droid" | "kimi" | "vibe":
             home.argv = home.argv[:1]
         case "pi":  # which compacts no history as short as this one
             settings = {"compaction": {"keepRecentTokens": 1}}
@@ -76,6 +79,9 @@ def inquiring(harness: str, question: str, choices: tuple[str, str]) -> Reply:
     if harness == "copilot":
         form = {"type": "object", "properties": {"colour": {"type": "string", "enum": list(choices)}}}
         return [Call("ask_user", {"message": question, "requestedSchema": form})]
+    if harness == "droid":
+        options = "".join(f"[option] {choice}\n" for choice in choices)
+        return [Call("AskUser", {"questionnaire": f"1. [question] {question}\n[topic] Colour\n{options}"})]
     if harness != "gemini":
         return [Inquire(question, choices, "Colour")]
     options = [{"label": choice, "description": choice} for choice in choices]
@@ -94,6 +100,7 @@ MODES = {
     "copilot": ("BTab", "Plan ·"),
     "vibe": ("BTab", "auto approve"),
     "kimi": ("BTab", "Plan mode: ON"),
+    "droid": ("C-l", "Auto (Low)"),
 }
 """The key or the command for another mode, and what the terminal shows then. Pi has none."""
 MODELS = {
@@ -105,6 +112,7 @@ MODELS = {
     "pi": "another",
     "vibe": "another",
     "kimi": "another",
+    "droid": "custom:another",
 }
 """The model that `choose_model` chooses. Copilot has no other without an account."""
 COMPACT = {
@@ -118,7 +126,7 @@ COMPACT = {
     "vibe": ("/compact", "Compaction completed"),
     "kimi": ("/compact", "Compaction complete"),
 }
-"""The command, and what the terminal shows when it is over."""
+"""The command, and what the terminal shows when it is over. Droid's begins another session."""
 
 
 async def say_in_a_turn(harness: str, terminal: TmuxTerminal, words: str) -> None:
@@ -180,6 +188,13 @@ async def choose_model(harness: str, terminal: TmuxTerminal) -> None:
             await terminal.submit("/model")
             await terminal.answer("❯ scripted", "Down")
             await terminal.answer("❯ another", "Enter")
+        case "droid":
+            await terminal.submit("/model")
+            await terminal.shows("Select Model For This Session")
+            await terminal.type("another")
+            await terminal.until(lambda screen: "scripted ★" not in screen, "it has found the other one")
+            await terminal.answer("Select Model For", "Enter")
+            await terminal.shows("Model switched to another")
         case "gemini":
             await terminal.submit("/model set gemini-2.5-pro")
             await terminal.shows("Model set to gemini-2.5-pro")

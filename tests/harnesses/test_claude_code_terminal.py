@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tieline.events import Answer, Ask, Done, Event, TurnStarted
-from tieline.harnesses.claude_code.integration import terminal as claude_code_terminal
+from tieline.harnesses.claude_code import terminal as claude_code_terminal
 from tieline.harnesses.claude_code.terminal import ClaudeCodeTerminal
 from tieline.sessions.attached_session import AT_THE_TERMINAL, AttachedSession
 from tieline.testing.wait_for import eventually

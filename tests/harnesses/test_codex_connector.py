@@ -13,8 +13,8 @@ from tests.harnesses.told_sessions import ToldSessions
 
 import tieline
 from tieline.backoff import Backoff
+from tieline.harnesses.codex import daemon_connector
 from tieline.harnesses.codex.daemon_connector import CodexDaemonConnector
-from tieline.harnesses.codex.integration import daemon_connector
 from tieline.mesh.push import HarnessSession, Unreachable
 from tieline.script import Call, Run, Say
 from tieline.testing.harness_terminals import HarnessHome, codex_home

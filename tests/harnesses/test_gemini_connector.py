@@ -18,8 +18,8 @@ from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.events import Answer, Ask, Command, Done, Event, OtherAction, Text, ToolResult, ToolUse, TurnStarted
 from tieline.harnesses.attach_consent import CurrentConsent, agree, switch
+from tieline.harnesses.gemini import terminal as gemini_terminal
 from tieline.harnesses.gemini.connector import GeminiConnector
-from tieline.harnesses.gemini.integration import terminal as gemini_terminal
 from tieline.harnesses.terminals import hooked_terminal
 from tieline.harnesses.terminals.hook_connector import HookConnector
 from tieline.mesh.push import HarnessSession

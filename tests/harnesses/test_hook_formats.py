@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tieline.harnesses.hook_formats import SHAPES, shape_of
+from tieline.harnesses.hook_formats import FORMATS, format_of
 from tieline.mesh.framing import NOTICE
 from tieline.mesh.hook_events import HookEvent, HookReply
 
@@ -109,32 +109,32 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], Any]] = [
 
 @pytest.mark.parametrize(("harness", "input", "event", "output"), TABLE)
 def test_a_hook(harness: str, input: dict[str, Any], event: dict[str, Any], output: Any) -> None:
-    shape = shape_of(harness)
+    hook_format = format_of(harness)
     takes_context = output is not NOTHING
     ends_again = harness != "kimi"
-    assert shape.read(input) == HookEvent(
+    assert hook_format.read(input) == HookEvent(
         session="s", cwd="/p", ends_again=ends_again, takes_context=takes_context, **event
     )
-    name = shape.event_name(input)
-    assert shape.write(name, HookReply()) == ""
+    name = hook_format.event_name(input)
+    assert hook_format.write(name, HookReply()) == ""
     if takes_context:
         reply = HookReply(continue_with="GO ON") if event["kind"] == "turn_end" else HookReply(context="CONTEXT")
-        written = shape.write(name, reply)
+        written = hook_format.write(name, reply)
         assert (written if isinstance(output, str) else json.loads(written)) == output
 
 
 @pytest.mark.parametrize(("harness", "input"), [("vibe", named(VIBE, "post_agent")), ("kimi", named(KIMI, "Stop"))])
 def test_the_ends_of_two_turns_are_two_events(harness: str, input: dict[str, Any]) -> None:
     """Their inputs are the same."""
-    assert shape_of(harness).tool_use(input) != shape_of(harness).tool_use(input)
+    assert format_of(harness).tool_use(input) != format_of(harness).tool_use(input)
 
 
 @pytest.mark.parametrize("harness", ["claude-code", "qwen", "droid", "codex"])
 def test_one_event_that_two_files_have_hooks_for_is_one(harness: str) -> None:
     """Where a harness runs each of them, the same input twice is the same event."""
-    assert shape_of(harness).tool_use(named(CLAUDE, "Stop")) == ""
-    assert shape_of(harness).tool_use(named(CLAUDE, "PostToolUse", tool_use_id="t")) == "t"
+    assert format_of(harness).tool_use(named(CLAUDE, "Stop")) == ""
+    assert format_of(harness).tool_use(named(CLAUDE, "PostToolUse", tool_use_id="t")) == "t"
 
 
 def test_every_shape_is_in_the_table() -> None:
-    assert {row[0] for row in TABLE} == set(SHAPES)
+    assert {row[0] for row in TABLE} == set(FORMATS)

@@ -287,7 +287,7 @@ async def test_who_has_no_terminal_is_not_read(tmp_path: Path, monkeypatch: pyte
     async with terminal_in(tmp_path) as terminal, kimi_in(tmp_path) as reading:
         terminal.head()
         with monkeypatch.context() as patch:
-            patch.setattr("tieline.harnesses.kimi_reach.is_own", lambda pid: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+            patch.setattr("tieline.harnesses.terminals.hook_connector.is_own", lambda pid: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
             terminal.hook(reading, "SessionStart")
         assert reading.reach.known == {}
         away = await asyncio.create_subprocess_exec(

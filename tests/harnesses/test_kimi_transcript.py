@@ -23,8 +23,8 @@ from tieline.events import (
     ToolUse,
     TurnStarted,
 )
+from tieline.harnesses.kimi import transcript as kimi_transcript
 from tieline.harnesses.kimi.connector import KimiConnector
-from tieline.harnesses.kimi.integration import transcript as kimi_transcript
 from tieline.harnesses.kimi.transcript import LOOP, TYPES, KimiEvents, KimiTranscriptFile, head_of, input_of
 from tieline.harnesses.terminals import transcript_file
 from tieline.harnesses.terminals.transcript_file import TranscriptCursor

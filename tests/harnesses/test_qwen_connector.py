@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from tests.harnesses.told_sessions import BOUND, ToldSessions
 
+from tieline.harnesses.qwen import connector as qwen_connector
 from tieline.harnesses.qwen.connector import REASONS, DeliveryOutcome, QwenConnector
-from tieline.harnesses.qwen.integration import connector as qwen_connector
 from tieline.harnesses.terminals.session_file_connector import MAX_LINE
 from tieline.mesh.push import HarnessSession, PushUnanswered, Unreachable
 from tieline.paths import state

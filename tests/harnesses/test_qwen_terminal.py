@@ -20,8 +20,8 @@ from tieline.config import Config
 from tieline.errors import Unsupported
 from tieline.events import Answer, Ask, Command, Done, Edit, Event, TurnStarted
 from tieline.harnesses.attach_consent import CurrentConsent, agree, switch
+from tieline.harnesses.qwen import terminal as qwen_terminal
 from tieline.harnesses.qwen.connector import QwenConnector
-from tieline.harnesses.qwen.integration import terminal as qwen_terminal
 from tieline.sessions.attacher import Attacher
 from tieline.sessions.manager import SessionManager
 from tieline.testing.wait_for import eventually

@@ -39,7 +39,7 @@ from tieline.testing.wait_for import eventually
 
 ATTACHED = [name for name in registry.names() if registry.create(name).attach_terms is not None]
 TERMINALS: dict[str, HarnessHomeFactory] = {**HOMES, "qwen": qwen_home}
-ELSEWHERE = {"copilot", "kimi", "pi", "vibe"}
+ELSEWHERE = {"copilot", "droid", "kimi", "pi", "vibe"}
 """Those that `make test-agents` holds to it."""
 PROMPT, ANSWER, WORDS = "the first", "The first has ended.", "words in between"
 UNTIL = "until test -e go; do sleep 0.1; done"
@@ -82,7 +82,7 @@ async def hold_to_the_table(
         look = Look(harness, at, told_by(harness) - elsewhere)
         deltas = await stack.enter_async_context(look.at_deltas())
         terminal = await stack.enter_async_context(at.home.terminal())
-        if harness not in ("copilot", "kimi", "opencode"):  # whose sessions begin with their first prompt
+        if harness not in ("copilot", "droid", "kimi", "opencode"):  # whose sessions begin with their first prompt
             await at.session("attached", "idle", 0)
         session = await look.at_a_turn(terminal)
         before = session.model
@@ -90,7 +90,8 @@ async def hold_to_the_table(
             await look.at_a_mode(terminal)
         if harness in QUESTIONS:
             await look.at_a_question(terminal)
-        await look.at_a_compaction(terminal)
+        if harness in COMPACT:
+            await look.at_a_compaction(terminal)
         if harness in MODELS:
             await look.at_a_model(terminal)
         assert before not in ("", MODELS.get(harness))

@@ -502,12 +502,12 @@ class Leases:
         self.active.mkdir(parents=True)
         self.reach = VibeConnector({"HOME": str(home), "TIELINE_HOME": str(home / "state")})
         self.processes: dict[int, ProcessInfo] = {}
-        monkeypatch.setattr("tieline.harnesses.vibe_reach.process_info", self.processes.get)
-        monkeypatch.setattr("tieline.harnesses.vibe_reach.agent_ancestor", {13: "agent"}.get)
-        monkeypatch.setattr("tieline.harnesses.vibe_reach.directory_of", dict.fromkeys(range(20), "/project").get)
-        monkeypatch.setattr("tieline.harnesses.vibe_reach.is_own", lambda pid: pid != 12)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        monkeypatch.setattr("tieline.harnesses.vibe.connector.process_info", self.processes.get)
+        monkeypatch.setattr("tieline.harnesses.vibe.connector.agent_ancestor", {13: "agent"}.get)
+        monkeypatch.setattr("tieline.harnesses.vibe.connector.directory_of", dict.fromkeys(range(20), "/project").get)
+        monkeypatch.setattr("tieline.harnesses.vibe.connector.is_own", lambda pid: pid != 12)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         self.arguments: dict[int, list[str]] = {}
-        monkeypatch.setattr("tieline.harnesses.vibe_reach.arguments_of", lambda pid: self.arguments.get(pid, []))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        monkeypatch.setattr("tieline.harnesses.vibe.connector.arguments_of", lambda pid: self.arguments.get(pid, []))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
 
     def process(
         self, pid: int, *arguments: str, name: str = "vibe-app-server", state: str = "S", terminal: int = 9

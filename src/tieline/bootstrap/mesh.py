@@ -39,6 +39,7 @@ CONNECTORS: Mapping[str, str] = {
     "qwen": "qwen.connector:QwenConnector",
     "vibe": "vibe.connector:VibeConnector",
     "kimi": "kimi.connector:KimiConnector",
+    "droid": "droid.connector:DroidConnector",
     "pi": "pi.connector:PiConnector",
 }
 """Harness → the module and class of its connector, which is made with the environment."""

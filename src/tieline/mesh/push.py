@@ -2,8 +2,9 @@
 new turn that wakes an idle session.
 
 What a harness allows is told by its `Connector`, which finds its sessions on this machine. Hooks take messages on
-their own (`hook_events`); a push is for what no hook is about to take. Before it wakes anyone it looks whether the
-messages are still unread; one wake brings all that wait; a limit per session ends a loop of agents that wake each other.
+their own (`hook_events`); a push is for what no hook is about to take. Before it wakes an agent it looks whether the
+messages are still unread; one wake brings all that wait; a limit per session ends a loop of agents that wake each
+other.
 """
 
 import asyncio

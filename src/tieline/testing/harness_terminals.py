@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from ..drivers.acp_presets import PRESETS
 from .model_rig import ModelRig
-from .rigs.acp import CopilotRig, GeminiRig, KimiRig, QwenRig, VibeRig
+from .rigs.acp import CopilotRig, DroidRig, GeminiRig, KimiRig, QwenRig, VibeRig
 from .rigs.claude_code import ClaudeCodeRig
 from .rigs.codex import MODEL, codex_rig
 from .rigs.opencode import OpenCodeRig
@@ -45,7 +46,7 @@ class HarnessHome:
 START_S = 180.0
 """A harness takes input within this time, also on a machine that runs many others."""
 READY = ("? for shortcuts", "ctrl+p", "Type your message", "scripted •", "tokens (0%)", "Trust this folder?",
-         "? help", "context: ")  # fmt: skip
+         "? help", "context: ", "? for help")  # fmt: skip
 """What each shows in or below its empty input."""
 
 HarnessHomeFactory = Callable[[Path, Path], AbstractAsyncContextManager[HarnessHome]]
@@ -145,6 +146,21 @@ async def kimi_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, N
         trusted.parent.mkdir(parents=True)
         trusted.write_bytes(msgspec.json.encode({"root": str(project), "trustedAt": 0}))
         yield HarnessHome(rig, home, project, (str(binaries / "kimi"), "--yolo"), rig.options["env"])
+
+
+@asynccontextmanager
+async def droid_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, None]:
+    """Without its maker's network, where it would ask who somebody is."""
+    home, project = root / "home", _project(root)
+    async with DroidRig(home, binaries) as rig:
+        file = home / ".factory" / "settings.json"
+        settings = msgspec.json.decode(file.read_bytes())
+        folders = (project, *project.parents)  # it asks about the one that is a repository
+        trusted = {str(folder): {"trustedAt": "2026-01-01T00:00:00.000Z"} for folder in folders}
+        more = {"trustedFolders": trusted, "logoAnimation": "off", "sessionDefaultSettings": {"model": rig.model_name}}
+        file.write_bytes(msgspec.json.encode({**settings, **more}))
+        env = {**rig.options["env"], **PRESETS["droid"].env, "FACTORY_AIRGAP_ENABLED": "true"}
+        yield HarnessHome(rig, home, project, (str(binaries / "droid"), "--auto", "high"), env)
 
 
 HOMES: Mapping[str, HarnessHomeFactory] = {

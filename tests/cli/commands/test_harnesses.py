@@ -172,13 +172,14 @@ def test_terminals_are_read_along_only_when_their_person_agrees(cli: CliProcess,
         "qwen": False,
         "vibe": False,
         "kimi": False,
+        "droid": False,
     }
     status = cli.run("status")
     assert "reads its threads, from the daemon that its terminals share (agreed" in status.stdout
     cannot = cli.run("install", "generic", "--attach", "--yes")
     assert (
         cannot.returncode == 2
-        and "It works for claude-code, codex, gemini, opencode, copilot, qwen, pi, vibe, kimi." in cannot.stderr
+        and "It works for claude-code, codex, gemini, opencode, copilot, qwen, pi, vibe, kimi, droid." in cannot.stderr
     )
 
     assert "are not read any more" in ok(cli, "attach", "off")

@@ -38,7 +38,7 @@ def test_an_address_that_only_this_machine_reaches(shown: Shown, address: str) -
     assert shown(f"{address}/#login=x") == f"{HERE_ONLY}\n", "a code that no phone can follow"
 
 
-def test_an_address_that_others_reach(shown: Shown) -> None:
+def test_an_address_that_others_connector(shown: Shown) -> None:
     said = shown("http://192.0.2.2:8137/#login=x")
     assert said and HERE_ONLY not in said
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ...drivers.acp_presets import PRESETS
-from ...events import Error, Event, Outcome, Status
+from ...events import Event, Outcome, Status
 from ...sessions.attached_session import SAID
 from ...wire.json_lines import decode_line
 from ...wire.json_object import JsonDict
@@ -152,11 +152,10 @@ class CopilotEvents(AcpTranscriptEvents):
     def end_turn(self, outcome: Outcome = "success") -> TellAfter:
         if self.turn is None:
             return []
-        code, ended = "", TellAfter()
+        code = ""
         if denied := self._normaliser.denied:  # neither was the prompt answered, nor did anybody interrupt
             code, self._problem = "denied", f"the agent ended the turn because this was denied: {denied}"
-        if self._problem:
-            ended = self._with_cursor([Error(self._problem, code)], TranscriptLine(self._last.start, {}))
+        ended = self._problem_events(code)
         return [*ended, *super().end_turn("error" if self._problem else outcome)]
 
     @property

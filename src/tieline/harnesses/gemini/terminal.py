@@ -4,7 +4,6 @@ the terminal, and shown as long as it is asked."""
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +67,9 @@ class GeminiTerminal(HookedTerminal[GeminiEvents]):
         await self._show(attached, ask, str(details.get("command") or ""))
 
     async def _settle(self, attached: AttachedSession) -> None:
-        """A command that runs was allowed; of all others the end tells."""
-        if not any(prompt.command for prompt in self._prompts.values()):
-            return
-        running = await asyncio.to_thread(_commands_below, self.process)
-        for prompt in list(self._prompts.values()):
-            if prompt.command and any(prompt.command in each for each in running):
-                await self._close(attached, prompt.call, "allow")
+        """Of all others than commands the end tells."""
+        for prompt in await self._running_prompts():
+            await self._close(attached, prompt.call, "allow")
 
 
 def _is_about(details: Mapping[str, Any], tool: AcpToolCall, cwd: str) -> bool:
@@ -96,12 +91,3 @@ def _has_begun(process: int, since: float) -> bool:
     """Whether something runs below a process that began after that time. Only where there is a /proc."""
     below = map(process_info, descendants(process) if process else ())
     return any(each is not None and began_at(each.start + 1) > since for each in below)
-
-
-def _commands_below(process: int) -> list[str]:
-    """The command lines of all descendants of a process."""
-    commands: list[str] = []
-    for pid in descendants(process) if process else ():
-        with suppress(OSError):
-            commands.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return commands

@@ -3,15 +3,12 @@ of its project."""
 
 import os
 import re
-import sys
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ...processes.process_details import is_own
-from ...processes.process_table import process_info
-from ..terminals.hook_connector import HookConnector, TerminalSession
+from ..terminals.hook_connector import HookConnector
 from .terminal import KimiTerminal
 from .transcript import BELOW, MAIN, head_of
 
@@ -23,20 +20,13 @@ MAX_PROJECTS = 10_000
 class KimiConnector(HookConnector):
     harness = "kimi"
     terminal = KimiTerminal
+    terminals_only = True  # its server and its part in an editor have the same hooks
     looks = True  # a task in the background that is over, or a time that has come, begins a turn
 
     def __init__(self, env: Mapping[str, str]) -> None:
         home = Path(env.get("KIMI_CODE_HOME") or Path(env.get("HOME", "/")) / ".kimi-code")
         self._records = home / "sessions"
         super().__init__(env)
-
-    def _find_terminal(self, session: str, input: Mapping[str, Any], pid: int) -> TerminalSession | None:
-        """None for Kimi's server and its editor integration: they run the same hooks, but have no terminal."""
-        terminal = super()._find_terminal(session, input, pid)
-        if terminal is None or not terminal.process or sys.platform != "linux":
-            return terminal
-        info = process_info(terminal.process)
-        return terminal if info is not None and info.terminal and is_own(terminal.process) else None
 
     def _record(self, session: str, input: Mapping[str, Any]) -> Path | None:
         """Its folder is there before the first hook."""

@@ -4,7 +4,7 @@ is asked is answered at the terminal, and shown as long as it is asked."""
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ...drivers.acp.permissions import permission_ask, questions_of
@@ -49,17 +49,15 @@ class KimiTerminal(RecordedAsksTerminal[KimiEvents]):
     def _begins(self, line: TranscriptLine) -> bool:
         return line.message.get("type") == "turn.prompt"
 
-    def _asked_in(self, line: TranscriptLine) -> tuple[str, JsonDict] | None:
+    def _asked_in(self, line: TranscriptLine) -> Iterable[tuple[str, JsonDict]]:
         message = line.message
-        if message.get("type") != "interaction.request" or message.get("kind") not in ASKED:
-            return None
-        return text_in(message, "id"), message
+        if message.get("type") == "interaction.request" and message.get("kind") in ASKED:
+            yield text_in(message, "id"), message
 
-    def _decided_in(self, line: TranscriptLine) -> tuple[str, TerminalDecision | None] | None:
+    def _decided_in(self, line: TranscriptLine) -> Iterable[tuple[str, TerminalDecision | None]]:
         message = line.message
-        if message.get("type") != "interaction.resolved":
-            return None
-        return text_in(message, "id"), _decision(fields_in(message, "response"))
+        if message.get("type") == "interaction.resolved":
+            yield text_in(message, "id"), _decision(fields_in(message, "response"))
 
     async def _build_ask(self, record: JsonDict) -> Ask:
         request, call = fields_in(record, "request"), text_in(record, "toolCallId")

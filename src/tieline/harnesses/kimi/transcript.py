@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ...drivers.acp.tools import AcpToolCall
 from ...drivers.acp_presets import PRESETS
-from ...events import Done, Error, Event, Outcome, Status, Tokens
+from ...events import Done, Event, Outcome, Status, Tokens
 from ...safe_file_read import open_file, read_inside
 from ...sessions.attached_session import SAID
 from ...wire.json_lines import decode_line
@@ -133,9 +133,10 @@ class KimiTranscriptFile(TranscriptFile):
         before, self._before = self._before, []
         return [*before, *lines], more
 
-    def _locate(self, descriptor: int, size: int) -> None:
-        super()._locate(descriptor, size)
+    def _locate(self, descriptor: int, size: int) -> bool:
+        found = super()._locate(descriptor, size)
         self._before = [TranscriptLine(0, {**record, SEEN: True}) for record in _modes_before(descriptor, self._offset)]
+        return found
 
 
 def _modes_before(descriptor: int, end: int) -> list[JsonDict]:
@@ -225,9 +226,7 @@ class KimiEvents(AcpTranscriptEvents):
         """Without its end in the record, its terminal died in its midst."""
         if self.turn is None:
             return []
-        ended = TellAfter()
-        if self._problem:
-            ended = self._with_cursor([Error(self._problem)], TranscriptLine(self._last.start, {}))
+        ended = self._problem_events()
         untold = self._untold
         for event, cursor in super().end_turn(outcome):
             partial = untold and isinstance(event, Done) and event.usage == "complete"

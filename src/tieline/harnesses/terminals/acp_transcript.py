@@ -1,6 +1,6 @@
 """Events from transcripts whose lines say what ACP's updates say, made by the ACP driver's normaliser.
 
-For Gemini CLI, Qwen Code, Copilot CLI and Vibe: each has a subclass of `AcpTranscriptEvents` that knows its lines.
+A harness has a subclass of `AcpTranscriptEvents` that knows its lines.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -103,6 +103,12 @@ class AcpTranscriptEvents:
         self.turn = None
         self._cursor = self._last
         return [(event, str(self._cursor) if isinstance(event, Done) else "") for event in events]
+
+    def _problem_events(self, code: str = "") -> TellAfter:
+        """The error of the turn, if it has one, before its end."""
+        if not self._problem:
+            return []
+        return self._with_cursor([Error(self._problem, code)], TranscriptLine(self._last.start, {}))
 
     def _with_cursor(self, events: list[Event], line: TranscriptLine) -> TellAfter:
         """Pair the events with cursors. An event that looks like another of its kind moves the cursor, so that it is

@@ -6,6 +6,7 @@ There is no way to wake an idle session: its hooks hand messages over. These onl
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -21,6 +22,7 @@ from ...background_tasks import cancel_and_wait
 from ...mesh.harness_processes import starter_of
 from ...mesh.push import HarnessSession, Rung, SessionObserver, Unreachable
 from ...processes.ancestry import agent_ancestor
+from ...processes.process_details import is_own
 from ...processes.process_table import process_info
 from ...safe_file_read import read_regular
 from ...safe_file_write import replace_private_file
@@ -68,6 +70,8 @@ class HookConnector:
     end_event: ClassVar[str] = "SessionEnd"
     looks: ClassVar[bool] = False
     """Whether records are looked at again and again, since not all turns begin with a hook."""
+    terminals_only: ClassVar[bool] = False
+    """Whether the same hooks fire where there is no terminal, in a server or an editor: such sessions are not read."""
     rungs: frozenset[Rung] = frozenset()
     in_memory: frozenset[Rung] = frozenset()
     attacher: Attacher | None = None
@@ -155,6 +159,9 @@ class HookConnector:
         info = process_info(process) if process else None
         if process and agent_ancestor(process) is not None:
             return None
+        if self.terminals_only and process and sys.platform == "linux":
+            if info is None or not info.terminal or not is_own(process):
+                return None
         return TerminalSession(session, process, info.start if info else 0, cwd, str(record), time.time())
 
     # --- sessions ------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from ...background_tasks import cancel_and_wait
 from ...drivers.acp.tools import AcpToolCall
-from ...events import Ask, Done, ToolResult
+from ...events import Ask, Command, Done, ToolResult
+from ...processes.process_table import descendants
 from ...sessions.attached_session import UNFINISHED, AttachedSession, TerminalUnreachable
 from .acp_transcript import AcpTranscriptEvents, TellAfter, parse_time
 from .transcript_file import TranscriptCursor, TranscriptLine
@@ -214,11 +215,24 @@ class HookedTerminal(TranscriptTerminal[Events]):
         return [tool for id, tool in self._events.open_calls.items() if id not in asked]
 
     async def _show(self, attached: AttachedSession, ask: Ask, command: str = "") -> None:
+        if isinstance(ask.action, Command):
+            command = command or ask.action.command
         self._asked += 1
         key = f"{self._session}-{self._asked}"
         asking = asyncio.create_task(attached.ask(ask, key), name=f"ask-{key}")
         self._prompts[key] = ShownPrompt(ask.tool, command, asking)
         await asyncio.sleep(0)  # now it is asked, and can be settled
+
+    async def _running_prompts(self) -> list[ShownPrompt]:
+        """Those about a command that runs: it was allowed."""
+        shown = [prompt for prompt in self._prompts.values() if prompt.command]
+        running = await self._running({prompt.command for prompt in shown})
+        return [prompt for prompt in shown if prompt.command in running]
+
+    async def _running(self, commands: Set[str]) -> set[str]:
+        """Those that run below the terminal. Only where there is a /proc."""
+        lines = await asyncio.to_thread(_commands_below, self.process) if commands else []
+        return {command for command in commands if any(command in line for line in lines)}
 
     async def _close(self, attached: AttachedSession, call: str, decision: Literal["allow", "deny"] | None) -> None:
         """What it asked about this call was decided at the terminal; None: it is not asked any more. The log has that
@@ -229,3 +243,12 @@ class HookedTerminal(TranscriptTerminal[Events]):
                 await attached.settle(key, decision)
                 await asyncio.wait({asking}, timeout=SETTLE_S)
             await cancel_and_wait(asking)
+
+
+def _commands_below(process: int) -> list[str]:
+    """The command lines of all that a process has started."""
+    found: list[str] = []
+    for pid in descendants(process) if process else ():
+        with suppress(OSError):
+            found.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return found

@@ -2,7 +2,7 @@
 What they ask is answered at the terminal, and shown as long as it is asked."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -37,12 +37,12 @@ class RecordedAsksTerminal(HookedTerminal[Events]):
         """Whether a turn begins with it."""
         raise NotImplementedError
 
-    def _asked_in(self, line: TranscriptLine) -> tuple[str, JsonDict] | None:
-        """The id of what is asked there, and what that is."""
+    def _asked_in(self, line: TranscriptLine) -> Iterable[tuple[str, JsonDict]]:
+        """The ids of what is asked there, each with what it is."""
         raise NotImplementedError
 
-    def _decided_in(self, line: TranscriptLine) -> tuple[str, TerminalDecision | None] | None:
-        """The id of what was decided there, and how. None in its place: it is not asked any more."""
+    def _decided_in(self, line: TranscriptLine) -> Iterable[tuple[str, TerminalDecision | None]]:
+        """The ids of what was decided there, each with how. None in its place: it is not asked any more."""
         raise NotImplementedError
 
     async def _build_ask(self, record: JsonDict) -> Ask:
@@ -65,19 +65,17 @@ class RecordedAsksTerminal(HookedTerminal[Events]):
         """The record tells all that the hooks tell."""
 
     async def _tell_line(self, attached: AttachedSession, line: TranscriptLine) -> None:
+        for id, decision in self._decided_in(line):  # before what becomes of it
+            if (told := self._unshown.pop(id, None)) and self._caught_up:
+                await self._show_asked(attached, id, told)
+            if (call := self._asked_about.pop(id, None)) is not None:
+                await self._close(attached, call, decision)
         await super()._tell_line(attached, line)
         if self._begins(line):
             self._asked_about.clear()
             self._unshown.clear()
-        elif asked := self._asked_in(line):
-            if self._events.turn is not None:
-                self._unshown[asked[0]] = asked[1]
-        elif decided := self._decided_in(line):
-            id, decision = decided
-            if (record := self._unshown.pop(id, None)) and self._caught_up:
-                await self._show_asked(attached, id, record)
-            if (call := self._asked_about.pop(id, None)) is not None:
-                await self._close(attached, call, decision)
+        elif self._events.turn is not None:
+            self._unshown.update(self._asked_in(line))
 
     async def _settle(self, attached: AttachedSession) -> None:
         """What was asked and decided before we came, or is read once more, is not asked again."""

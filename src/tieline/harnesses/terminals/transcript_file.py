@@ -127,26 +127,26 @@ class TranscriptFile:
                     self._last = TranscriptCursor(begin, line.id)
         return lines, more
 
-    def _locate(self, descriptor: int, size: int) -> None:
-        """Go on after the last line that was read, wherever it is now. Where it is no more, at the end: nothing is
-        told twice."""
+    def _locate(self, descriptor: int, size: int) -> bool:
+        """Go on after the last line that was read, wherever it is now. Where it is no more (False), at the end: nothing
+        is told twice."""
         self._offset, self._skipping, self._tail = 0, False, b""
         wanted = self._last
         if not wanted.line:
-            return
+            return True
         line = _line_at(descriptor, wanted.start) if wanted.start < size else b""
         if wanted.line.encode() in line and TranscriptLine(0, self.decode(line) or {}).id == wanted.line:
             self._go_on_after(wanted.start, line)
-            return
+            return True
         while True:
             lines, more = self._read(descriptor)
             for line in lines:
                 if line.id == wanted.line:
                     self._last = TranscriptCursor(line.start, line.id)
                     self._go_on_after(line.start, _line_at(descriptor, line.start))
-                    return
+                    return True
             if not more:
-                return
+                return False
 
     def _go_on_after(self, start: int, line: bytes) -> None:
         self._offset, self._tail = start + len(line), line[-TAIL_BYTES:]
@@ -180,9 +180,13 @@ def first_line(path: Path) -> bytes:
 def began_at(path: Path) -> float:
     """When the session began, as its first lines say. 0: it has said nothing yet."""
     try:
-        head = read_regular(path, MAX_HEAD)
+        return first_time(read_regular(path, MAX_HEAD))
     except OSError:
         return 0.0
+
+
+def first_time(head: bytes) -> float:
+    """Of these lines. 0: none has one."""
     for raw in head.splitlines():
         with suppress(msgspec.MsgspecError):
             if at := _TIME.decode(raw).timestamp:

@@ -2,6 +2,8 @@
 also what is asked and what became of that. Vibe takes nothing from elsewhere: what it asks is answered at the terminal,
 and shown as long as it is asked."""
 
+from collections.abc import Iterable
+
 from ...drivers.acp.permissions import permission_ask, questions_of
 from ...drivers.acp.tools import AcpToolCall
 from ...events import Ask
@@ -29,15 +31,15 @@ class VibeTerminal(RecordedAsksTerminal[VibeEvents]):
     def _begins(self, line: TranscriptLine) -> bool:
         return line.message.get("kind") == "begin"
 
-    def _asked_in(self, line: TranscriptLine) -> tuple[str, JsonDict] | None:
+    def _asked_in(self, line: TranscriptLine) -> Iterable[tuple[str, JsonDict]]:
         record = fields_in(line.message, "told")
-        return (text_in(record, "id"), record) if line.message.get("kind") == "asked" else None
+        if line.message.get("kind") == "asked":
+            yield text_in(record, "id"), record
 
-    def _decided_in(self, line: TranscriptLine) -> tuple[str, TerminalDecision] | None:
-        if line.message.get("kind") != "answered":
-            return None
+    def _decided_in(self, line: TranscriptLine) -> Iterable[tuple[str, TerminalDecision]]:
         record = fields_in(line.message, "told")
-        return text_in(record, "id"), "allow" if _is_allowed(fields_in(record, "output")) else "deny"
+        if line.message.get("kind") == "answered":
+            yield text_in(record, "id"), "allow" if _is_allowed(fields_in(record, "output")) else "deny"
 
     async def _build_ask(self, record: JsonDict) -> Ask:
         detail = fields_in(record, "detail")

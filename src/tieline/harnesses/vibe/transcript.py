@@ -7,18 +7,10 @@ import msgspec
 
 from ...drivers.acp.tools import AcpToolCall
 from ...drivers.acp_presets import PRESETS
-from ...events import Error, Event, Outcome, Status
+from ...events import Event, Outcome, Status
 from ...sessions.attached_session import SAID
 from ...wire.json_object import JsonDict
-from ..terminals.acp_transcript import (
-    AcpTranscriptEvents,
-    ModelText,
-    TellAfter,
-    fields_in,
-    members,
-    text_in,
-    tokens_of,
-)
+from ..terminals.acp_transcript import AcpTranscriptEvents, ModelText, TellAfter, fields_in, members, text_in, tokens_of
 from ..terminals.transcript_file import TranscriptCursor, TranscriptLine
 from .record import content_text
 
@@ -77,9 +69,7 @@ class VibeEvents(AcpTranscriptEvents):
         """None: how it ended is not told any more."""
         if self.turn is None:
             return []
-        ended = TellAfter()
-        if self._problem:
-            ended = self._with_cursor([Error(self._problem)], TranscriptLine(self._last.start, {}))
+        ended = self._problem_events()
         return [*ended, *super().end_turn(outcome or ("success" if self.may_be_over else "interrupted"))]
 
     def _feed_beginning(self, line: TranscriptLine, record: JsonDict) -> TellAfter:

@@ -25,6 +25,10 @@ class CopilotRig(AcpRig):
     preset = "copilot"
 
 
+class DroidRig(AcpRig):
+    preset = "droid"
+
+
 class GeminiRig(AcpRig):
     preset = "gemini"
 
