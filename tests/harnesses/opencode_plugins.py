@@ -82,7 +82,7 @@ def opencode_plugins(folder: Path, env: Mapping[str, str], count: int, size: int
     folder.mkdir(parents=True, exist_ok=True)
     program, plugin, counter = folder / "sessions.mjs", folder / "tieline.mjs", folder / "read.json"
     program.write_text(PROGRAM)
-    plugin.write_text(plugin_text("opencode_plugin.js", InstallOptions(env=env, program="", python="")))
+    plugin.write_text(plugin_text("opencode/plugin.js", InstallOptions(env=env, program="", python="")))
     node = shutil.which("node")
     assert node is not None, "Node.js is needed"
     process = subprocess.Popen([node, str(program), str(plugin), str(count), str(size), str(counter)], env={})

@@ -174,7 +174,7 @@ async def test_the_plugin_reports_its_session_and_hands_a_message_over_also_afte
         env={"HOME": str(tmp_path / "home"), "TIELINE_HOME": str(tmp_path / "state")}, program="", python=""
     )
     plugin = tmp_path / "tieline.mjs"
-    plugin.write_text(plugin_text("opencode_plugin.js", given))
+    plugin.write_text(plugin_text("opencode/plugin.js", given))
     node = shutil.which("node")
     assert node is not None, "the tests need Node.js"
     command = (node, "--input-type=module", "-e", AT_A_HUB, "--", str(plugin))
@@ -200,7 +200,7 @@ def in_node(folder: Path, program: str, *arguments: str) -> Any:
     """What a program prints that loads the plugin."""
     plugin = folder / "tieline.mjs"
     nowhere = InstallOptions(env={"HOME": str(folder)}, program="", python="", transport="http")
-    plugin.write_text(plugin_text("opencode_plugin.js", nowhere))
+    plugin.write_text(plugin_text("opencode/plugin.js", nowhere))
     node = shutil.which("node")
     assert node is not None, "the tests need Node.js"
     command = [node, "--input-type=module", "-e", program, "--", str(plugin), *arguments]

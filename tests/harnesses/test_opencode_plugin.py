@@ -149,7 +149,7 @@ def test_what_happens_at_the_same_time_goes_in_one_request_and_asks_and_ends_at_
     program, plugin = tmp_path / "program.mjs", tmp_path / "plugin.mjs"
     program.write_text(PROGRAM)
     socket = "hub.sock"  # in its directory: a socket's path has little room
-    text = plugin_text("opencode_plugin.js", InstallOptions(env={"HOME": str(tmp_path)}, program="", python=""))
+    text = plugin_text("opencode/plugin.js", InstallOptions(env={"HOME": str(tmp_path)}, program="", python=""))
     lines = [
         f'const SOCKET = "{socket}"'
         if line.startswith("const SOCKET = ")
