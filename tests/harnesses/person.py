@@ -96,10 +96,12 @@ async def run(env: Mapping[str, str], cwd: Path, *arguments: str) -> tuple[int, 
 
 
 def put_on_path(home: HarnessHome, root: Path) -> None:
-    """The harness, by its own name."""
-    programs = root / "programs"
+    """The harness, by its own name, and its part for ACP where that is a program of its own."""
+    programs, harness = root / "programs", Path(home.argv[0])
     programs.mkdir()
-    (programs / Path(home.argv[0]).name).symlink_to(home.argv[0])
+    for program in (harness, harness.with_name(f"{harness.name}-acp")):
+        if program.exists():
+            (programs / program.name).symlink_to(program)
     home.env = {**home.env, "PATH": f"{programs}:{home.env['PATH']}"}
 
 

@@ -579,6 +579,22 @@ def test_a_session_that_its_terminal_leaves_at_once_does_not_count(leases: Lease
     assert leases.found() == {session(1): 1}
 
 
+@pytest.mark.parametrize("option", ["--resume", f"--resume={'1' * 8}", "-c", "--continue"])
+def test_the_session_that_a_terminal_opens_before_it_resumes_one_never_counts(leases: Leases, option: str) -> None:
+    """However slow the machine is."""
+    leases.process(1, option)
+    leases.lease(session(1), 1)
+    assert leases.found() == {}
+    (leases.active / f"{session(1)}.lock.json").unlink()
+    leases.lease(session(2), 1)
+    leases.meta(session(2))
+    assert leases.found() == {session(2): 1}
+    # What it opens after that is a person's.
+    (leases.active / f"{session(2)}.lock.json").unlink()
+    leases.lease(session(3), 1)
+    assert leases.found() == {session(3): 1}
+
+
 def test_a_session_that_was_never_prompted_began_with_its_lease(leases: Leases) -> None:
     leases.process(1)
     leases.lease(session(1), 1, 7)

@@ -30,8 +30,7 @@ from .terminal import VibeTerminal
 
 LEASE = ".lock.json"
 SETTLED_S = 3.0
-"""A terminal that resumes a session opens another one first, and leaves it at once: one that was never prompted counts
-after so long."""
+"""A terminal may open a session and leave it at once: one that was never prompted counts after so long."""
 SESSION = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """Other leases are of no session."""
 MAX_LEASE = 64 * 1024
@@ -42,6 +41,8 @@ PROGRAM = "vibe-app-server"
 """What the process of a terminal is called that has the session. Its parent draws the terminal."""
 HEADLESS = re.compile(r"-p|--prompt(-file)?(=.*)?", re.DOTALL).fullmatch
 """With these options nobody sits before it."""
+RESUMES = re.compile(r"-c|--continue|--resume(=.*)?", re.DOTALL).fullmatch
+"""With these a terminal opens a session that nobody prompts, before the one that it resumes. That may take long."""
 
 
 class _Lease(Struct, frozen=True):
@@ -64,6 +65,7 @@ class VibeConnector(HookConnector):
         self._logs = self._home / "logs/session"
         self._records = self._logs / "unified"
         self._agents: dict[tuple[int, int], bool] = {}  # process → whether it descends from an agent
+        self._prompted: dict[tuple[int, int], bool] = {}  # processes that have had a session that was prompted
         super().__init__(env)
 
     def _is_record(self, path: str) -> bool:
@@ -127,13 +129,23 @@ class VibeConnector(HookConnector):
         ):
             return None
         meta = read_meta(record)
-        if meta is None and lease.session_id not in self._sessions and time.time() - lease.began_at < SETTLED_S:
+        if meta is not None and info is not None:
+            self._prompted = _with(self._prompted, (lease.process_id, info.start), True)
+        elif lease.session_id not in self._sessions and self._may_leave(lease, info):
             return None
         cwd = meta.cwd if meta else directory_of(lease.process_id)
         if not cwd or (meta and meta.parent_session_id):  # it cannot be told, or it is a subagent's
             return None
         process, start = (lease.process_id, info.start) if info else (0, 0)
         return TerminalSession(lease.session_id, process, start, cwd, str(record), time.time())
+
+    def _may_leave(self, lease: _Lease, info: ProcessInfo | None) -> bool:
+        """Whether its terminal may leave a session at once that was never prompted."""
+        if time.time() - lease.began_at < SETTLED_S:
+            return True
+        if info is None or (lease.process_id, info.start) in self._prompted:
+            return False
+        return any(map(RESUMES, arguments_of(info.parent)))
 
     def _is_persons(self, pid: int, info: ProcessInfo | None) -> bool:
         """A lease stays where it is when its process is killed, and may be anybody's."""
@@ -144,7 +156,7 @@ class VibeConnector(HookConnector):
     def _is_agents(self, pid: int, start: int) -> bool:
         if (known := self._agents.get((pid, start))) is None:
             known = agent_ancestor(pid) is not None
-            self._agents = {**dict(islice(reversed(self._agents.items()), MAX_SESSIONS)), (pid, start): known}
+            self._agents = _with(self._agents, (pid, start), known)
         return known
 
     def _names(self) -> list[str]:
@@ -160,3 +172,9 @@ class VibeConnector(HookConnector):
         except (OSError, msgspec.MsgspecError):  # it is being written, or is none
             return None
         return lease if name == f"{lease.session_id}{LEASE}" and SESSION.fullmatch(lease.session_id) else None
+
+
+def _with(known: dict[tuple[int, int], bool], process: tuple[int, int], value: bool) -> dict[tuple[int, int], bool]:
+    """What is known of the latest processes, and of this one."""
+    latest = ((key, each) for key, each in islice(reversed(known.items()), MAX_SESSIONS) if key != process)
+    return {**dict(latest), process: value}
