@@ -94,7 +94,9 @@ def test_edit_changes_all_that_add_takes(hub: Setting, tmp_path: Path) -> None:
 def test_edit_has_the_options_of_add() -> None:
     verbs = getattr(typer.main.get_command(app), "commands", {})["schedule"].commands
     options = {verb: {name for param in verbs[verb].params for name in param.opts} for verb in ("add", "edit")}
-    assert options["add"] - options["edit"] == {"when", "prompt", "--name", "--paused"}, "by --cron, --prompt, --rename and `pause`"
+    assert options["add"] - options["edit"] == {"when", "prompt", "--name", "--paused"}, (
+        "by --cron, --prompt, --rename and `pause`"
+    )
 
 
 def test_each_run_in_a_worktree(hub: Setting) -> None:
