@@ -31,6 +31,17 @@ STORIES = (ROOT / "README.md", ROOT / "docs/tutorial.md")
 """Run as a whole, block after block: see test_pages.py."""
 
 
+@pytest.mark.parametrize("name", [each for each in registry.names() if each != "generic"])
+def test_each_harness_has_a_passage_that_says_what_a_person_does(name: str) -> None:
+    page = (ROOT / "docs/harnesses.md").read_text()
+    title = registry.create(name).display_name
+    _, found, rest = page.partition(f"\n## {title}\n")
+    assert found, f"docs/harnesses.md says nothing about {title}"
+    passage = rest.partition("\n## ")[0]
+    assert f"tieline install {name}" in passage
+    assert "wake" in passage, "whether a message wakes an idle session"
+
+
 def blocks(language: str) -> list[Any]:
     """Fenced blocks of a language. A block marked `no-run` says so in its fence and is only compiled."""
     found: list[Any] = []

@@ -290,6 +290,18 @@ def test_a_command_with_verbs_shows_what_there_is_when_it_is_alone(capsys: pytes
     assert capsys.readouterr().out.startswith("Usage: tieline [OPTIONS] COMMAND")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "meant"), [("queue cancle 1f0c2a 7be04f", "cancel"), ("changes stge 1f0c2a", "stage")]
+)
+def test_a_misspelt_verb_is_not_taken_for_a_session(
+    arguments: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert start(arguments.split()) == 2
+    assert f"Did you mean '{meant}'" in capsys.readouterr().err
+    family = getattr(typer.main.get_command(app), "commands", {})["queue"]
+    assert family.with_verb(["ed1f0c"]) == ["list", "ed1f0c"], "an id is not"
+
+
 WITHOUT_JSON = {
     *("mcp", "service run", "node run"),  # they stay
     *("schema", "team schema", "team export"),  # what they print is a document already

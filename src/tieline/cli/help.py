@@ -4,6 +4,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import typer
@@ -42,8 +43,10 @@ class HelpGroup(typer.core.TyperGroup):
         if not self.default_verb or (args and args[0] in (*self.commands, "-h", "--help")):
             return args
         default = self.commands[self.default_verb]
-        takes_words = any(param.param_type_name == "argument" for param in default.params)
-        if takes_words or not args or args[0].startswith("-"):  # else it is a verb that there is not
+        words = [param for param in default.params if param.param_type_name == "argument"]
+        if len(words) == 1 and words[0].nargs == 1 and args and get_close_matches(args[0], self.commands, cutoff=0.75):
+            return args  # a misspelt verb rather than the id of a session
+        if words or not args or args[0].startswith("-"):  # else it is a verb that there is not
             return [self.default_verb, *args]
         return args
 

@@ -49,7 +49,12 @@ async def test_a_person_watches_answers_and_steers_from_one_screen(cli: CliProce
         screen = await terminal.shows("writer wants to change a file")  # the last active one of those that wait
         assert "write the [bold]page[/] ⟨U+001B⟩[31mred" in screen
         # What is longer than its place is read to its end before it can be allowed.
-        await terminal.answer("Ctrl-Y read all of it", "y")
+        # The keys below the ask are those that decide right now: letters for the list, others while one types.
+        await terminal.shows("y read all of it   n deny")
+        await terminal.key("Enter")
+        await terminal.shows("Ctrl-Y read all of it   Ctrl-N deny")
+        await terminal.key("Escape")
+        await terminal.answer("y read all of it   n deny", "y")
         await terminal.answer("PgDn read on", "NPage")
         await terminal.answer("y allows", "y")
         await terminal.shows("2  Django")

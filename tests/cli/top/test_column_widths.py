@@ -18,7 +18,9 @@ def shown(columns: int, **changed: str) -> list[str]:
 def test_a_narrow_screen_keeps_the_columns_that_say_most() -> None:
     assert shown(39) == ["agent", "status", "what"]
     assert shown(79) == ["id", "agent", "status", "what", "active", "machine"]
-    assert shown(79, machine="") == ["id", "agent", "status", "what", "queue", "active"]
+    assert column_widths(COLUMNS, [ROW], 79)["machine"] == len(ROW["machine"]), "the name of a machine is not cut"
+    assert shown(79, machine="laptop") == ["id", "agent", "status", "what", "active", "machine", "where"]
+    assert shown(79, machine="") == ["id", "agent", "status", "what", "active", "where"]
     assert shown(119) == list(COLUMNS)
 
 

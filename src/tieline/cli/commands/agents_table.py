@@ -10,6 +10,8 @@ from rich.text import Text
 from ..terminal.sanitize import clean, one_line
 from .agent_reports import AgentReport, feature_names, sign_in_text
 
+ROOM_FOR_CAN = 40
+"""Cells that the column `can` has at least; a narrower terminal gets it as a table of its own."""
 SIGNED_STYLES = {"yes": "green", "no": "red", "unknown": "dim"}
 
 
@@ -22,7 +24,13 @@ def print_table(reports: Sequence[AgentReport], console: Console) -> None:
     here = [report for report in reports if report.found]
     console.print()
     if here:
-        console.print(_here(here))
+        table = _here(here)
+        if console.width - console.measure(table).maximum >= ROOM_FOR_CAN:
+            console.print(_here(here, can=True))
+        else:
+            console.print(table)
+            console.print()
+            console.print(_abilities(here))
     for report in here:
         if report.problem or report.hint:
             console.print(_problem(report))
@@ -33,9 +41,10 @@ def print_table(reports: Sequence[AgentReport], console: Console) -> None:
         console.print()
 
 
-def _here(reports: Sequence[AgentReport]) -> Table:
+def _here(reports: Sequence[AgentReport], *, can: bool = False) -> Table:
     table = _table("agent", "version", "signed in", "proof", "oldest")
-    table.add_column("can")
+    if can:
+        table.add_column("can")
     for report in reports:
         sign, style = ("!", "yellow") if report.problem else ("✓", "green")
         table.add_row(
@@ -46,8 +55,17 @@ def _here(reports: Sequence[AgentReport]) -> Table:
             Text(sign_in_text(report), SIGNED_STYLES[sign_in_text(report)]),
             _proof(report),
             Text(report.floor, "dim"),
-            Text(_can(report), "dim"),
+            *([Text(_can(report), "dim")] if can else []),
         )
+    return table
+
+
+def _abilities(reports: Sequence[AgentReport]) -> Table:
+    """What each can do, in a table of its own."""
+    table = _table("agent")
+    table.add_column("can")
+    for report in reports:
+        table.add_row(Text(report.name, "bold"), Text(_can(report), "dim"))
     return table
 
 

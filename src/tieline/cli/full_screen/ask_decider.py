@@ -117,7 +117,7 @@ class AskDecider:
         record = self._asked()
         questions = record.ask.questions
         if record.ask.kind != "question":
-            raise UsageError("this ask is not a question", field="ask", hint="Use Ctrl-Y or Ctrl-N.")
+            raise UsageError("this ask is not a question", field="ask", hint="Type /allow or /deny.")
         check(record.ask, Answer(record.id, "allow"))
         question = questions[len(self._panel.answers)]
         try:

@@ -26,6 +26,10 @@ KEYS_S = 0.1
 """The keys of the long ask are drawn so often: which they are depends on how far it was scrolled."""
 
 
+LINE_KEYS = ("Ctrl-Y", "Ctrl-N")
+"""They allow and deny while the line at the bottom has the keys; others are its letters."""
+
+
 class AskPanel(Vertical):
     """The oldest ask that waits, and the keys that decide it."""
 
@@ -40,6 +44,7 @@ class AskPanel(Vertical):
         self.answers: dict[str, tuple[str, ...]] = {}  # to the questions before the one that is shown
         self._seen_from = inf
         self._others = 0
+        self._deciding = LINE_KEYS
         self._content = Static(markup=False)
         self._scrolled = VerticalScroll(self._content, id="ask-content", can_focus=False)
         self._keys = Static(markup=False, id="ask-keys")
@@ -72,6 +77,11 @@ class AskPanel(Vertical):
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_keys)
 
+    def use_keys(self, allow: str, deny: str) -> None:
+        """The keys that decide from now on, as they are named below the ask."""
+        self._deciding = (allow, deny)
+        self._show_keys()
+
     @property
     def seen(self) -> bool:
         """It has been on the screen for a moment."""
@@ -84,7 +94,7 @@ class AskPanel(Vertical):
 
     def _show_keys(self) -> None:
         if self.record is not None:
-            self._keys.update(ask_keys(self.record, self._others, whole=self.fully_visible))
+            self._keys.update(ask_keys(self.record, self._others, whole=self.fully_visible, keys=self._deciding))
 
 
 class AskScreen(ModalScreen[Literal["allow", "deny", ""]]):
@@ -154,20 +164,21 @@ def ask_panels(record: AskRecord, who: str, directory: str, answered: int) -> li
     return [*context, question_panel(question, who, ask.at_terminal)]
 
 
-def ask_keys(record: AskRecord, others: int, *, whole: bool) -> Group:
+def ask_keys(record: AskRecord, others: int, *, whole: bool, keys: tuple[str, str] = LINE_KEYS) -> Group:
     ask = record.ask
+    allow, deny = keys
     if ask.at_terminal:
-        keys = [] if whole else [_key("Ctrl-Y", "read all of it")]
+        shown = [] if whole else [_key(allow, "read all of it")]
     elif ask.kind == "question":
-        keys = [
-            _key("/answer", "NUMBER or WORDS") if whole else _key("Ctrl-Y", "read all of it"),
-            _key("Ctrl-N", "skip"),
+        shown = [
+            _key("/answer", "NUMBER or WORDS") if whole else _key(allow, "read all of it"),
+            _key(deny, "skip"),
         ]
     else:
-        allow = "read all of it" if not whole else "approve" if ask.kind == "plan" else "allow"
-        keys = [] if ask.withheld else [_key("Ctrl-Y", allow)]
-        keys += [_key("Ctrl-N", "deny"), _key("/deny", "WHY")]
-    line = Text("   ").join(keys)
+        allows = "read all of it" if not whole else "approve" if ask.kind == "plan" else "allow"
+        shown = [] if ask.withheld else [_key(allow, allows)]
+        shown += [_key(deny, "deny"), _key("/deny", "WHY")]
+    line = Text("   ").join(shown)
     if others:
         line.append(f"   {others} more wait", "dim")
     lasting = [_key(f"/allow {level}", event_text.scope_text(ask, level)) for level in ask.remember if not ask.withheld]

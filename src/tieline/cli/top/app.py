@@ -28,6 +28,7 @@ from ...sessions.records import AskRecord, SessionRecord
 from ..commands.session_history import last_events
 from ..commands.sessions import STYLES
 from ..full_screen.ask_decider import ASK_COMMANDS
+from ..full_screen.ask_views import LINE_KEYS
 from ..full_screen.base_app import BaseHubApp, commands_help, slash_commands
 from ..full_screen.line_input import LineInput
 from ..full_screen.live_turn import LiveTurn
@@ -57,8 +58,10 @@ COMMANDS = {
     "/quit": "leave (q, Ctrl-C)",
 }
 KEYS = (
-    "↑↓ choose", "Tab next ask", "y allow", "n deny", "Enter write", "x x interrupt", "/ commands", "? help", "q leave",
+    "↑↓ choose", "Tab next ask", "Enter write", "x x interrupt", "/ commands", "? help", "q leave",
 )  # fmt: skip
+LIST_KEYS = ("y", "n")
+"""They decide what is asked while the list has the keys. The panel of the ask names them."""
 TYPING_KEYS = ("Enter sends it", "Esc goes back to the list", "/help")
 SCROLLBAR = 1
 PATH = 10
@@ -140,6 +143,7 @@ class TopApp(BaseHubApp):
 
     def on_mount(self) -> None:
         self._table.focus()
+        self._ask.use_keys(*LIST_KEYS)
         self.start(asyncio.create_task(self._follow_hub()))
         self.set_interval(REFRESH_S, self._refresh)
 
@@ -348,11 +352,13 @@ class TopApp(BaseHubApp):
         self.screen.set_focus(self._line)  # at once: the next key is meant for it
         self._line.fill(text)
         self._show_keys(TYPING_KEYS)
+        self._ask.use_keys(*LINE_KEYS)
 
     def action_leave_line(self) -> None:
         self.screen.remove_class("-typing")
         self.screen.set_focus(self._table)
         self._show_keys(KEYS)
+        self._ask.use_keys(*LIST_KEYS)
 
     def _show_keys(self, keys: Sequence[str]) -> None:
         self._keys = keys

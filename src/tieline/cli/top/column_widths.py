@@ -14,9 +14,9 @@ PADDING = 2
 """Cells around the text of each column."""
 ALL = 999
 WISHES = (
-    ("status", 9), ("what", 16), ("agent", 10), ("id", ALL), ("what", 26), ("active", ALL), ("machine", 10),
-    ("agent", 14), ("status", ALL), ("queue", ALL), ("cost", ALL), ("where", 14), ("what", 40), ("agent", ALL),
-    ("machine", ALL), ("where", 30), ("what", 60), ("where", ALL), ("what", ALL),
+    ("status", 9), ("what", 16), ("agent", 10), ("id", ALL), ("what", 20), ("active", ALL), ("machine", ALL),
+    ("where", 9), ("agent", 14), ("status", ALL), ("where", 14), ("what", 26), ("queue", ALL), ("cost", ALL),
+    ("what", 40), ("agent", ALL), ("where", 30), ("what", 60), ("where", ALL), ("what", ALL),
 )  # fmt: skip
 FILLS = "what"
 """It takes the room that is left, also where its words are short: so the others keep their places."""
