@@ -166,7 +166,7 @@ async def test_what_is_in_flight_is_shown_without_reading_the_log(tmp_path: Path
         assert (message.envelope.payload.text, message.receipt.state) == ("shown", "stored")
 
 
-class Directory:
+class NamesChannel:
     """A channel that says of its addresses whether somebody has them."""
 
     id, subject_prefix, display_name = "names", "relay.names", "Names"
@@ -193,7 +193,7 @@ class Directory:
 
 
 async def test_what_nobody_is_at_is_refused_while_its_channel_runs_and_can_tell(relay: Relay) -> None:
-    names = Directory(UnknownAddress(problem="no such name", nearest=("relay.names.ada", "relay.names.bea")))
+    names = NamesChannel(UnknownAddress(problem="no such name", nearest=("relay.names.ada", "relay.names.bea")))
     await relay.register(names)
     refused = await refusal(relay, "relay.names.adda")
     assert (refused.reason, refused.message) == ("no_endpoint", "relay.names.adda: no such name")

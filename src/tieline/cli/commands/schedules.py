@@ -44,7 +44,7 @@ NAMES_THERE = {"attach": "attachments", "timeout": "timeout_s"}
 LIMITS = ("timeout", "max_turns", "max_budget_usd")
 POLICY_OPTIONS = frozenset({"policy", "allow", "ask", "deny"})
 AGENT_FIELDS = frozenset({*AgentOptions.__struct_fields__, "resume"}) - {"policy"}
-Change = Callable[[Client, ScheduleView], Awaitable[ScheduleChange]]
+BuildChange = Callable[[Client, ScheduleView], Awaitable[ScheduleChange]]
 
 
 class ScheduleOptions(Struct, frozen=True, kw_only=True):
@@ -194,7 +194,7 @@ def run_now(given: str, *, json: bool) -> int:
     return _with_schedule(given, work)
 
 
-def _paused(paused: bool) -> Change:
+def _paused(paused: bool) -> BuildChange:
     async def change(client: Client, found: ScheduleView) -> ScheduleChange:
         return ScheduleChange(paused=paused)
 
@@ -206,7 +206,7 @@ def _needs_fork() -> UsageError:
     return UsageError("several runs cannot continue one conversation", field="resume", hint=hint)
 
 
-def _change(given: str, change: Change, *, json: bool) -> int:
+def _change(given: str, change: BuildChange, *, json: bool) -> int:
     async def work(client: Client, found: ScheduleView) -> int:
         changed = await client.change_schedule(found.id, await change(client, found))
         if json:
