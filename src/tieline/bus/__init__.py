@@ -64,5 +64,5 @@ def read_saved_tables(url: str, *names: str) -> dict[str, list[bytes]]:
     scheme, _, path = url.partition("://")
     if scheme != "sqlite":
         raise BusUnavailable(f"only a running hub can read a bus of scheme {scheme!r}")
-    saved: dict[str, list[bytes]] = import_module(".sqlite.saved_tables", __name__).read_saved_tables(path, *names)
+    saved: dict[str, list[bytes]] = import_module(".sqlite.read_only_tables", __name__).read_saved_tables(path, *names)
     return saved
