@@ -1,7 +1,7 @@
 """Connects to Codex's terminals: they are clients of a daemon of their CODEX_HOME, and so are we.
 
 The daemon tells every client which threads it has loaded and what each is doing, and takes turns for them. Only where
-its person lets us read along do we subscribe to a thread (`codex_terminal`): a subscriber is asked for approvals as the
+its person lets us read along do we subscribe to a thread (`terminal`): a subscriber is asked for approvals as the
 terminal is, and keeps the thread loaded when its terminal is gone.
 """
 
