@@ -5,11 +5,11 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.harnesses.test_adopt_and_return import six_turns
 from tests.harnesses.test_terminal_events import hold_to_the_table
 from tests.more_agents.python.install import binaries
 from tests.more_agents.watched_terminals import WatchedTerminal
 
+from tieline.script import Say
 from tieline.testing.harness_terminals import HarnessHome, vibe_home
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
@@ -47,6 +47,23 @@ async def test_what_it_tells_is_what_the_table_says(tmp_path: Path) -> None:
     await hold_to_the_table("vibe", home_of, tmp_path)
 
 
-async def test_six_turns_at_the_terminal_on_the_phone_and_at_the_terminal_again(tmp_path: Path) -> None:
+async def test_a_session_of_its_terminal_cannot_be_taken_over(tmp_path: Path) -> None:
+    """Vibe opens none without subagents that had them, and their profiles lift what is asked. It is told, and the
+    terminal has its session as before."""
     async with AsyncExitStack() as stack:
-        await six_turns(stack, await VIBE.person(stack, tmp_path))
+        at = await VIBE.person(stack, tmp_path)
+        terminal = await stack.enter_async_context(at.home.terminal())
+        session = await at.turn(terminal, "say hello", "Hello.", 1)
+        await terminal.hang_up()
+        await at.session("attached", "closed", 1)
+        status, output = await at.tieline("adopt", session.id)
+        assert status == 0, output
+        await at.client.prompt(session.id, "go on")
+        failed = await at.session("driven", "failed", 2)
+        assert "settings.tools.subagents cannot be reconfigured" in failed.problem
+        status, command = await at.tieline("open", session.id, "--terminal", "--print")
+        assert status == 0, command
+        again = await stack.enter_async_context(at.home.terminal_of("sh", "-c", command))
+        at.home.rig.play([Say("Here again.")])
+        await again.submit("and now")
+        await again.shows("Here again.")
