@@ -29,7 +29,7 @@ from ..events import Remember
 from ..policy import Policy
 
 MAX_CONCURRENT = 16
-"""ResponseConfirmations of one channel at a time, unless it says otherwise by a `max_concurrent` of its own."""
+"""Deliveries of one channel at a time, unless it says otherwise by a `max_concurrent` of its own."""
 
 Progress = Literal["injected", "seen"]
 

@@ -30,7 +30,7 @@ export function PhoneAccess() {
 /** What a way means for safety. */
 function WayFacts({ way }: { way: P.PhoneWay }) {
   const address = way.name === 'cloudflare' || way.name === 'ngrok' ? 'Another one after each start; phones are then paired again' : way.lasting ? '' : 'This machine’s; if it changes, phones are paired again'
-  const facts: readonly (readonly [string, string])[] = [['Address', [way.address, address].filter(Boolean).join('. ')], ['TunnelStatus by', way.who_reaches], ['Read by', way.who_reads], ['Once', way.trust ? 'The phone must trust a certificate; a page explains how' : '']]
+  const facts: readonly (readonly [string, string])[] = [['Address', [way.address, address].filter(Boolean).join('. ')], ['Reached by', way.who_reaches], ['Read by', way.who_reads], ['Once', way.trust ? 'The phone must trust a certificate; a page explains how' : '']]
   return <dl class="facts">{facts.filter(([, text]) => text).map(([name, text]) => <div key={name}><dt>{name}</dt><dd>{visibleLine(text)}</dd></div>)}</dl>
 }
 

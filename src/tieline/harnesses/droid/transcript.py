@@ -85,7 +85,7 @@ _MESSAGE = msgspec.json.Decoder(JsonDict)
 
 
 class DroidTranscriptFile(TranscriptFile):
-    """TunnelStatus without following any link below the folder of all records."""
+    """Reached without following any link below the folder of all records."""
 
     _looks = 0
 

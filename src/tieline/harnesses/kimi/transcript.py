@@ -109,7 +109,7 @@ _MESSAGE = msgspec.json.Decoder(JsonDict)
 
 
 class KimiTranscriptFile(TranscriptFile):
-    """TunnelStatus without following any link below the folder of all sessions."""
+    """Reached without following any link below the folder of all sessions."""
 
     def __init__(self, path: Path, cursor: TranscriptCursor) -> None:
         super().__init__(path, cursor)
