@@ -15,6 +15,8 @@ SCREEN_S = 120.0
 """An agent's terminal shows what it should within this time, also on a busy machine."""
 TMUX_S = 20.0
 PRESS_AGAIN_S = 4.0
+GONE_LOOKS = 3
+"""While a program draws its screen, the cursor is elsewhere: what is to be gone from the input is gone so often."""
 
 
 class TmuxTerminal:
@@ -81,8 +83,10 @@ class TmuxTerminal:
         async with asyncio.timeout(SCREEN_S):
             while True:
                 await self.key("Enter")
+                gone = 0
                 for _ in range(round(PRESS_AGAIN_S / LOOK_S)):
-                    if not await self._in_input(text[-10:].strip()):
+                    gone = 0 if await self._in_input(text[-10:].strip()) else gone + 1
+                    if gone == GONE_LOOKS:
                         return
                     await asyncio.sleep(LOOK_S)
 

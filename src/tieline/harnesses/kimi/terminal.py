@@ -2,10 +2,8 @@
 also what is asked and what became of that; what its subagents ask, hooks tell. Kimi takes nothing from elsewhere: what
 is asked is answered at the terminal, and shown as long as it is asked."""
 
-import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 
 from ...drivers.acp.permissions import permission_ask, questions_of
 from ...events import Ask
@@ -27,17 +25,8 @@ class KimiTerminal(RecordedAsksTerminal[KimiEvents]):
     harness = "kimi"
     how = "Kimi Code takes nothing from other programs"
 
-    def __init__(
-        self,
-        process: int,
-        session: str,
-        cwd: str,
-        path: Path,
-        *,
-        since: Callable[[], float | None],
-        reading: asyncio.Semaphore,
-    ) -> None:
-        super().__init__(process, session, cwd, path, since=since, reading=reading)
+    def _set_up(self) -> None:
+        super()._set_up()
         self._decided = deque[str](maxlen=MAX_DECIDED)
 
     def _new_events(self, cursor: TranscriptCursor) -> KimiEvents:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
@@ -68,17 +68,8 @@ class HookedTerminal(TranscriptTerminal[Events]):
     how: str
     """Why nothing is taken from elsewhere that is not in `remote`."""
 
-    def __init__(
-        self,
-        process: int,
-        session: str,
-        cwd: str,
-        path: Path,
-        *,
-        since: Callable[[], float | None],
-        reading: asyncio.Semaphore,
-    ) -> None:
-        super().__init__(process, session, cwd, path, since=since, reading=reading)
+    def _set_up(self) -> None:
+        super()._set_up()
         self._hooks: deque[HookNote] = deque(maxlen=MAX_HOOKS)
         self._quiet = Quiet(LOOK_S)
         self._prompted_at = -PROMPT_S  # when a hook told of a prompt that the record has not yet

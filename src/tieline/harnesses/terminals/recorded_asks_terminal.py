@@ -1,9 +1,7 @@
 """The base of terminals whose record tells all of a session as it happens, also what is asked and what became of that.
 What they ask is answered at the terminal, and shown as long as it is asked."""
 
-import asyncio
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Literal
 
 from ...events import Ask
@@ -16,17 +14,8 @@ TerminalDecision = Literal["allow", "deny"]
 
 
 class RecordedAsksTerminal(HookedTerminal[Events]):
-    def __init__(
-        self,
-        process: int,
-        session: str,
-        cwd: str,
-        path: Path,
-        *,
-        since: Callable[[], float | None],
-        reading: asyncio.Semaphore,
-    ) -> None:
-        super().__init__(process, session, cwd, path, since=since, reading=reading)
+    def _set_up(self) -> None:
+        super()._set_up()
         self._asked_about: dict[str, str] = {}  # what is asked → the call that it is about
         self._unshown: dict[str, JsonDict] = {}  # what is asked and not shown yet
         self._caught_up = False

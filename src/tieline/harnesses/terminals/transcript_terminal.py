@@ -73,8 +73,12 @@ class TranscriptTerminal(Generic[Events]):
         self._events = self._new_events(TranscriptCursor())
         self._changed = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
+        self._set_up()
 
     # --- what a subclass says --------------------------------------------------------------------------------
+
+    def _set_up(self) -> None:
+        """What it holds of its own."""
 
     def _new_events(self, cursor: TranscriptCursor) -> Events:
         raise NotImplementedError
