@@ -63,7 +63,7 @@ def test_every_verb_that_shows_asks_has_its_column() -> None:
         "asks", "sessions", "tail", "answering_stream", "permission_prompt", "terminal_io", "turn_runner",
         "session_view", "ask_views",
         "app",  # of `tieline top`, tells what was decided; what waits is shown as in a team
-        "completion_values",  # names them beside their ids; the verb whose word it completes shows the one that is chosen
+        "completion_values",  # names them beside their ids; the verb that is completed shows the one that is chosen
     }  # fmt: skip
     users = {module.stem for module in CLI.rglob("*.py") if TOUCHES.search(module.read_text())}
     assert users == known, "a module shows asks: give its verb a column in tests/asks/surfaces.py"
