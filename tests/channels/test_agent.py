@@ -185,6 +185,13 @@ async def test_an_address_that_nobody_has_is_refused_and_the_nearest_are_named(
         assert await here.relay.dead_letters.list() == [], "its sender saw it"
 
 
+async def test_a_test_of_the_channel_is_delivered_and_told_what_is_missing(tmp_path: Path) -> None:
+    """It goes to the channel's own prefix, where the page shows what became of it."""
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path) as here:
+        sent = await here.relay.send("relay.agent", "a test", sender=ME)
+        assert (await over(here.relay, sent.id)).state == "dead"
+
+
 async def test_a_part_of_a_sessions_id_is_no_address_but_names_it(tmp_path: Path) -> None:
     async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Say("x")]) as here:
         await within(here.relay.ask(BOB, "hi", sender=ME, timeout=60))
