@@ -104,6 +104,7 @@ async def test_no_key_and_no_command_of_a_full_screen_decides_it(kind: str, monk
         assert not app.sent
 
 
+@pytest.mark.slow
 async def test_a_long_one_is_read_on_a_full_screen_and_not_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ask_views, "SEEN_S", 0.0)
     async with (app := Screen()).run_test() as pilot:

@@ -25,6 +25,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Generator[Setting, None, No
         yield setting
 
 
+@pytest.mark.slow
 def test_from_a_change_to_the_remote(hub: Setting, tmp_path: Path) -> None:
     top = tmp_path / "project"
     top.mkdir()

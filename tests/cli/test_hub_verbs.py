@@ -736,6 +736,7 @@ def test_shells_complete_sessions_agents_machines_and_policies(hub: Setting) -> 
         ok(hub, "abort", each)
 
 
+@pytest.mark.slow
 def test_completion_without_a_hub_is_silent_and_soon_over(cli: CliProcess) -> None:
     assert completed(cli, "tieline tail ").split() == []
     with socket.create_server(("127.0.0.1", 0)) as silent:  # it never answers

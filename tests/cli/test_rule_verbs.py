@@ -24,6 +24,7 @@ def rules(hub: Setting) -> list[dict[str, Any]]:
     return json.loads(ok(hub, "rules", "--json"))
 
 
+@pytest.mark.slow
 def test_an_approval_becomes_a_rule_and_ends(hub: Setting) -> None:
     first = started(hub, "tester", "first")
     waiting(hub, first)

@@ -29,6 +29,7 @@ def named(hub: Setting, name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_from_adding_it_to_its_result(hub: Setting) -> None:
     said = ok(hub, "schedule", "add", "0 9 * * 1-5", "say hello", "--agent", "talker", "--policy", "read-only")
     assert said.startswith("say-hello: next ") and said.rstrip().endswith("09:00 (Europe/Berlin)")

@@ -106,6 +106,7 @@ def test_agents_unknown(cli: CliProcess) -> None:
     assert "unknown agent 'nonesuch'" in ended.stderr
 
 
+@pytest.mark.slow
 async def test_a_probe_that_hangs_does_not_hold_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tieline.cli.commands.agent_reports.PROBE_S", 1.0)
     monkeypatch.chdir(tmp_path)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx2 as httpx
 import msgspec
+import pytest
 from tests.node.conftest import until
 from tests.node.processes import Daemon
 
@@ -115,6 +116,7 @@ def test_a_new_option_arrives(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 async def test_a_new_option_reaches_the_driver_over_rest_the_command_line_and_a_node(tmp_path: Path) -> None:
     path = copy_with_option(tmp_path)
     script = tmp_path / "script.json"

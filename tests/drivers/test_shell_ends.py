@@ -249,6 +249,7 @@ async def test_program_that_is_none(tmp_path: Path, place: Path) -> None:
     assert "cannot be started" in done(seen).error
 
 
+@pytest.mark.slow
 async def test_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = ShellRig(tmp_path, JSONL)
     env = rig.options["env"]

@@ -39,6 +39,7 @@ async def test_a_line_without_end_ends_it() -> None:
     assert answer.failure == f"exit status {answer.status}" != "exit status 0"
 
 
+@pytest.mark.slow
 async def test_one_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(version_command, "VERSION_S", 0.2)
     with pytest.raises(TimeoutError, match=r"no answer within 0\.2 s"):
@@ -75,6 +76,7 @@ async def test_another_environment_is_another_question(tmp_path: Path) -> None:
     assert runs.read_text() == "run\nrun\n"
 
 
+@pytest.mark.slow
 async def test_a_program_whose_answer_nobody_wants_any_more_is_ended(tmp_path: Path) -> None:
     asking = asyncio.create_task(ask_version(running_once(tmp_path / "runs"), ENV, cwd=str(tmp_path)))
     await eventually((tmp_path / "runs").exists, "it was not run")

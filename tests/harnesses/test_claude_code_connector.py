@@ -276,6 +276,7 @@ async def test_other_files_are_no_session_of_a_person(tmp_path: Path, facts: dic
         assert (await sessions.only("idle")).session == "a person's"
 
 
+@pytest.mark.slow
 async def test_a_session_below_an_agent_of_ours_is_not_told_of(tmp_path: Path) -> None:
     async with Process.start(["sleep", "60"], cwd=tmp_path, env={"PATH": os.defpath}) as agent:
         write_session(tmp_path, tmp_path / "cc-socks" / f"{agent.pid}.sock", pid=agent.pid)

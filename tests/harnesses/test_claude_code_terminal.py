@@ -144,6 +144,7 @@ async def test_what_a_turn_wrote_just_before_it_ended_is_of_that_turn(path: Path
     assert len(told.of(TurnStarted)) == 1
 
 
+@pytest.mark.slow
 async def test_a_turn_does_not_end_because_the_machine_stood_still(
     path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def droid_in(home: Path) -> AbstractAsyncContextManager[Reading]:
     return reading_in(home, DroidConnector)
 
 
+@pytest.mark.slow
 async def test_what_it_asks_is_shown_until_it_is_decided_there(tmp_path: Path) -> None:
     agree(environment(tmp_path), "droid")
     async with terminal_in(tmp_path) as terminal, droid_in(tmp_path) as reading:
@@ -101,6 +102,7 @@ async def test_what_it_asks_is_shown_until_it_is_decided_there(tmp_path: Path) -
         assert [event.status for event in told if isinstance(event, Done)] == ["error"], "a denial is no success"
 
 
+@pytest.mark.slow
 async def test_questions_and_plans_are_shown_as_such(tmp_path: Path) -> None:
     agree(environment(tmp_path), "droid")
     async with terminal_in(tmp_path) as terminal, droid_in(tmp_path) as reading:
@@ -123,6 +125,7 @@ async def test_questions_and_plans_are_shown_as_such(tmp_path: Path) -> None:
         assert answers(await reading.log(id)) == [("terminal", "allow"), ("terminal", "deny")]
 
 
+@pytest.mark.slow
 async def test_a_command_that_runs_was_allowed(tmp_path: Path) -> None:
     """The record has it only when it is over. What runs below the terminal here is its hook."""
     agree(environment(tmp_path), "droid")
@@ -139,6 +142,7 @@ async def test_a_command_that_runs_was_allowed(tmp_path: Path) -> None:
         assert answers(told) == [("terminal", "allow"), ("terminal", "allow")]
 
 
+@pytest.mark.slow
 async def test_a_command_that_runs_when_a_hub_comes_back_is_not_asked_again(tmp_path: Path) -> None:
     agree(environment(tmp_path), "droid")
     async with terminal_in(tmp_path) as terminal:
@@ -160,6 +164,7 @@ async def test_a_command_that_runs_when_a_hub_comes_back_is_not_asked_again(tmp_
             assert kinds(await reading.log(id)).count("Ask") == 1
 
 
+@pytest.mark.slow
 async def test_what_was_decided_at_once_is_in_the_log(tmp_path: Path) -> None:
     agree(environment(tmp_path), "droid")
     async with terminal_in(tmp_path) as terminal, droid_in(tmp_path) as reading:
@@ -176,6 +181,7 @@ async def test_what_was_decided_at_once_is_in_the_log(tmp_path: Path) -> None:
         assert answers(told) == [("terminal", "deny")]
 
 
+@pytest.mark.slow
 async def test_a_hub_that_comes_back_reads_on_and_asks_what_is_still_open(tmp_path: Path) -> None:
     agree(environment(tmp_path), "droid")
     async with terminal_in(tmp_path) as terminal:

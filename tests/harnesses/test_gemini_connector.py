@@ -188,6 +188,7 @@ async def test_a_turn_is_told_as_it_happens_and_a_killed_terminal_is_closed(tmp_
         )
 
 
+@pytest.mark.slow
 async def test_a_hub_that_comes_back_reads_on_and_tells_nothing_twice(tmp_path: Path) -> None:
     agree(environment(tmp_path), "gemini")
     async with terminal_in(tmp_path) as terminal:
@@ -217,6 +218,7 @@ async def test_a_hub_that_comes_back_reads_on_and_tells_nothing_twice(tmp_path: 
             assert await reading.is_like("closed", 2) == id
 
 
+@pytest.mark.slow
 async def test_a_turn_is_not_over_while_a_tool_runs_of_which_no_hub_was_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ async def test_without_a_hub_it_says_nothing(tmp_path: Path) -> None:
     assert (too_much.status, too_much.stdout) == (0, "") and "8 MiB" in too_much.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reply", [None, b"", b"SSH-2.0-nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"]
 )

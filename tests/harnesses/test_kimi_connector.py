@@ -102,6 +102,7 @@ def answers(told: list[Event]) -> list[tuple[str, str]]:
     return [(event.by, event.decision) for event in told if isinstance(event, Answer)]
 
 
+@pytest.mark.slow
 async def test_what_it_asks_is_shown_until_it_is_decided_there(tmp_path: Path) -> None:
     agree(environment(tmp_path), "kimi")
     async with terminal_in(tmp_path) as terminal, kimi_in(tmp_path) as reading:
@@ -146,6 +147,7 @@ async def test_what_it_asks_is_shown_until_it_is_decided_there(tmp_path: Path) -
         assert [event.status for event in told if isinstance(event, ToolResult)][:3] == ["ok", "denied", "ok"]
 
 
+@pytest.mark.slow
 async def test_what_a_subagent_asks_is_told_by_hooks_in_whatever_order_they_come(tmp_path: Path) -> None:
     agree(environment(tmp_path), "kimi")
     async with terminal_in(tmp_path) as terminal, kimi_in(tmp_path) as reading:
@@ -179,6 +181,7 @@ async def test_what_a_subagent_asks_is_told_by_hooks_in_whatever_order_they_come
         assert answers(told)[0] == ("terminal", "deny")
 
 
+@pytest.mark.slow
 async def test_a_hub_that_comes_back_reads_on_and_asks_what_is_still_open(tmp_path: Path) -> None:
     agree(environment(tmp_path), "kimi")
     async with terminal_in(tmp_path) as terminal:
@@ -206,6 +209,7 @@ async def test_a_hub_that_comes_back_reads_on_and_asks_what_is_still_open(tmp_pa
             assert await reading.is_like("closed", 2) == id
 
 
+@pytest.mark.slow
 async def test_a_turn_that_begins_by_itself_is_told_and_a_killed_terminal_is_closed(tmp_path: Path) -> None:
     """No hook of ours fires when a task in the background ends."""
     agree(environment(tmp_path), "kimi")
@@ -227,6 +231,7 @@ async def test_a_turn_that_begins_by_itself_is_told_and_a_killed_terminal_is_clo
         await eventually(lambda: reading.observer.ended_sessions == [SESSION], "the mesh was not told")
 
 
+@pytest.mark.slow
 async def test_a_session_that_its_terminal_leaves_is_closed_and_is_the_same_when_it_is_resumed(tmp_path: Path) -> None:
     agree(environment(tmp_path), "kimi")
     async with terminal_in(tmp_path) as terminal, kimi_in(tmp_path) as reading:
@@ -260,6 +265,7 @@ async def test_nothing_is_read_that_may_not_be(reason: str, tmp_path: Path) -> N
         assert reading.manager.sessions() == []
 
 
+@pytest.mark.slow
 async def test_after_attach_off_nothing_is_read_and_what_is_asked_is_withdrawn(tmp_path: Path) -> None:
     env = environment(tmp_path)
     agree(env, "kimi")

@@ -76,6 +76,7 @@ def codex_turn(number: int, *, whole: bool) -> dict[str, Any]:
     return {"id": f"turn-{number}", "status": "completed", "items": [said, answer] * whole}
 
 
+@pytest.mark.slow
 async def test_threads_of_codex_are_read_a_page_at_a_time_and_each_page_once(tmp_path: Path) -> None:
     env, turns, more = {"HOME": str(tmp_path)}, 300, 301
     agree(env, "codex")

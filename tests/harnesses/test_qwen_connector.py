@@ -266,6 +266,7 @@ async def test_other_files_are_no_session_of_a_person(tmp_path: Path, facts: dic
         assert (await sessions.only("unknown")).session == "a person's"
 
 
+@pytest.mark.slow
 async def test_a_process_that_was_killed_has_ended(tmp_path: Path) -> None:
     other = await asyncio.create_subprocess_exec("sleep", "60")
     try:

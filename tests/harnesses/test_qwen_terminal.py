@@ -110,6 +110,7 @@ async def test_a_turn_is_over_when_the_record_has_what_the_hooks_told(
         assert isinstance(done := told[-1], Done) and (done.status, done.text) == ("success", "Done.")
 
 
+@pytest.mark.slow
 async def test_what_is_asked_is_shown_until_it_begins_and_is_answered_nowhere_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,7 @@ def digest(told: object) -> str:
     return plan.digest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
 async def test_from_a_change_to_the_remote(hub: Running, tmp_path: Path, where: str) -> None:
     async with place(hub, tmp_path, where) as at:

@@ -20,6 +20,7 @@ PATH = "/api/v1/harness-plugins"
 SESSIONS, HANDED_OVER, EVENTS = (f"{PATH}/opencode/{what}" for what in ("sessions", "handed-over", "events"))
 
 
+@pytest.mark.slow
 async def test_a_plugin_registers_its_sessions_and_gets_their_texts(tmp_path: Path) -> None:
     async with mesh_hub(tmp_path) as hub, hub.http() as http:
         reach = hub.hub.plugin_connectors["opencode"]

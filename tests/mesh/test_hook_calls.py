@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.mesh.mcp_clients import PROGRAM
 
 from tieline.cli.mcp.stdio_bridge import HOOK_S
@@ -65,6 +66,7 @@ def test_without_a_hub_a_hook_says_nothing_and_starts_none(tmp_path: Path) -> No
     assert not state_directory(env).exists()
 
 
+@pytest.mark.slow
 def test_a_hub_that_does_not_answer_holds_a_hook_up_for_a_moment_only(tmp_path: Path) -> None:
     env = scratch_env(tmp_path / "home", path=os.defpath)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:

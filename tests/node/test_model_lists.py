@@ -68,6 +68,7 @@ async def test_a_list_is_asked_for_once_and_outlives_the_process(tmp_path: Path)
                 assert view.models_seen_at == before.models_seen_at, "it was not asked again"
 
 
+@pytest.mark.slow
 async def test_those_who_want_it_at_once_share_one_asking_and_nobody_else_waits(tmp_path: Path) -> None:
     lister = Lister()
     lister.may_tell.clear()
@@ -101,6 +102,7 @@ async def test_one_that_does_not_tell_is_left_alone_for_a_while(tmp_path: Path) 
         assert len(lister.asked) == 1
 
 
+@pytest.mark.slow
 async def test_a_model_is_refused_only_by_an_agent_that_has_just_said_so(tmp_path: Path) -> None:
     lister, project = Lister(), str(tmp_path)
     async with inventory(tmp_path, lister) as agents:

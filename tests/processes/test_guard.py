@@ -237,6 +237,7 @@ ready()
     await parent.gone()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before the order", "in the middle of it", "after it"])
 async def test_killed_while_a_child_starts(parents: list[Parent], when: str) -> None:
     """No moment is unwatched: the reaper is there before the child."""

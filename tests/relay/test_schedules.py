@@ -57,6 +57,7 @@ def more_than(relay: Relay, before: int) -> Callable[[], bool]:
     return lambda: len(relay.inbox("relay.user.me").unread()) > before
 
 
+@pytest.mark.slow
 async def test_once_over_a_restart(tmp_path: Path) -> None:
     """The time that just passed is made up for, and has one message however often a relay starts."""
     just = ScheduleConfig(id="just", to="relay.user.other", text="x", at=time.strftime("%H:%M", time.localtime()))

@@ -5,6 +5,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 LOADS = """
@@ -25,6 +27,7 @@ for entry in (
 """
 
 
+@pytest.mark.slow
 def test_channels_load_by_package_and_by_path(tmp_path: Path) -> None:
     example = ROOT / "examples/channel_folder/folder_channel.py"
     built = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]

@@ -370,6 +370,7 @@ async def test_removed_it_starts_nothing_more(sqlite: str, tmp_path: Path) -> No
         assert await here.bus.table("schedule-runs").keys(f"{made.id}.>") == []
 
 
+@pytest.mark.slow
 async def test_another_hub_takes_over(sqlite: str, tmp_path: Path) -> None:
     async with hub_on(sqlite, tmp_path / "a", SetClock()) as here, AsyncExitStack() as stack:
         first = await stack.enter_async_context(AsyncExitStack())

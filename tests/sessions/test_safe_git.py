@@ -48,6 +48,7 @@ async def test_output_without_end_is_cut_off_and_its_command_killed(work: Path) 
     assert list((work / "store").glob("git-*")) == []
 
 
+@pytest.mark.slow
 async def test_a_command_that_hangs_is_killed_after_the_limit(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(safe_git, "GIT_TIMEOUT_S", 2.0)
     env = git_that(work, "while true; do sleep 0.05; done")

@@ -1,5 +1,6 @@
 """Priorities, one place per member, limits; and nobody waits for ever."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +53,7 @@ def test_a_person_puts_some_first() -> None:
 ADDRESSED = st.tuples(st.sampled_from("abcdef"), st.integers(1, 3))
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(ADDRESSED, max_size=4), min_size=40, max_size=60))
 def test_nobody_is_passed_over_for_ever(messages: list[list[tuple[str, int]]]) -> None:
     queue = SpeakingQueue()

@@ -148,6 +148,7 @@ def test_a_wrong_call_says_what_to_do(arguments: tuple[str, ...], told: str, cli
     assert ended.returncode == 2 and told in ended.stderr
 
 
+@pytest.mark.slow
 def test_terminals_are_read_along_only_when_their_person_agrees(cli: CliProcess, home: Path) -> None:
     assert "Agree with `tieline install --attach`." in ok(cli, "attach")
     refused = cli.run("install", "codex", "--attach")

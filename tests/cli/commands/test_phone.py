@@ -38,6 +38,7 @@ def authority(cli: CliProcess) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=file)
 
 
+@pytest.mark.slow
 @needs_network
 def test_the_whole_of_it_on_a_terminal(cli: CliProcess) -> None:
     with cli.terminal("phone", "--way", "lan", columns=120, rows=60) as terminal:

@@ -141,6 +141,7 @@ async def test_what_is_deleted_is_built_again(file_bus: Bus, tmp_path: Path) -> 
         assert await index.found("kept") == ["kept words"]
 
 
+@pytest.mark.slow
 async def test_damage_while_it_runs_is_mended(file_bus: Bus, tmp_path: Path) -> None:
     path = tmp_path / "search.db"
     await add_session(file_bus, "s1")

@@ -85,6 +85,7 @@ SYNTAX = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(SYNTAX, st.text(max_size=6)), max_size=12).map("".join))
 @settings(max_examples=300)
 def test_no_text_is_a_syntax_error(query: str) -> None:

@@ -107,6 +107,7 @@ async def test_off_closes_it_at_once_with_its_connections(tmp_path: Path) -> Non
     assert not (tmp_path / "state" / "phone" / "way.json").exists()
 
 
+@pytest.mark.slow
 async def test_a_phone_may_close_the_way_that_it_came_by(tmp_path: Path) -> None:
     """The answer may be lost with the connection, but not the change."""
     async with with_phone(tmp_path) as (hub, access):

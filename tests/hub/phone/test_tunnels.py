@@ -213,6 +213,7 @@ async def test_why_it_does_not_come_up_is_said(tmp_path: Path, way: str, body: s
         assert found.state == "failed" and not found.url and words in found.problem, found
 
 
+@pytest.mark.slow
 async def test_tailscale_that_waits_for_a_person_says_what_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tunnels, "UP_S", 1.0)
     words = "Serve is not enabled on your tailnet.\\nTo enable, visit:\\n\\n  https://login.tailscale.com/f/serve"

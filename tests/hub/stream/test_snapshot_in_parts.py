@@ -186,6 +186,7 @@ def steps(words: str) -> list[tuple[str, int]]:
     return [(word.rstrip("0123456789"), int(word.lstrip("abcdefghijklmnopqrstuvwxyz") or 0)) for word in words.split()]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(steps=STEPS, was=st.integers(0, 10))
 @example(steps("change1 flush take change2 flush change2 take take take"), 0)  # a part newer than news that waits

@@ -13,6 +13,7 @@ from tieline.testing.wait_for import eventually
 ME = "relay.user.me"
 
 
+@pytest.mark.slow
 async def test_an_answer_is_sent_again_after_its_question_has_run_out(relay: Relay) -> None:
     got: list[Envelope] = []
     broken = True
