@@ -1,17 +1,21 @@
 """Conversations from the first message to the last, with scripted agents."""
 
+import asyncio
 import time
+from contextlib import aclosing
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.teams.conftest import teams_on
 from tests.teams.conftest import url as url
 
+from tieline.bus.base import Bus
 from tieline.errors import UsageError
 from tieline.policy import CAPABILITIES, Enforcement, Policy, Receipt, preset
 from tieline.protocol import teams as p
 from tieline.script import Fail, Run, Say
-from tieline.teams.conversation_store import UnknownTeam
+from tieline.teams.conversation_store import UnknownTeam, decode_entry
 
 
 async def test_members_hand_over_until_the_task_is_done(url: str, tmp_path: Path) -> None:
@@ -131,6 +135,38 @@ async def test_a_members_own_budget_ends_its_part_alone(sqlite: str, tmp_path: P
         started = await here.start(here.team(here.member("one", max_turns=2), "two", "alice"))
         view = await here.until(started.id, lambda view: view.status == "waiting")
         assert {each.name: each.turns for each in view.who} == {"one": 2, "two": 2, "alice": 0}
+
+
+class SlowToAnswer:
+    """The bus; but whoever publishes what a person says is told so only when the conversation has ended by it."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bus, name)
+
+    async def publish(self, subject: str, data: bytes, *, id: str | None = None) -> int:
+        seq = await self._bus.publish(subject, data, id=id)
+        if isinstance(decode_entry(data), p.PersonSpoke):
+            async with asyncio.timeout(30), aclosing(self._bus.read(subject, after=seq)) as records:
+                async for record in records:
+                    if isinstance(decode_entry(record.data), p.TeamEnded):
+                        break
+        return seq
+
+
+async def test_whoever_ends_it_by_words_is_not_told_that_it_has_ended(sqlite: str, tmp_path: Path) -> None:
+    def around(bus: Bus) -> Bus:
+        return cast("Bus", SlowToAnswer(bus))
+
+    async with teams_on(sqlite, tmp_path, around, one=[[Say("[NEXT: alice]")]]) as here:
+        started = await here.start(here.team("one", "alice"))
+        await here.until(started.id, lambda view: view.status == "waiting")
+        view = await here.teams.act(started.id, p.Speak(text="Thanks.\n[DONE]"), by="owner")
+        assert (view.status, view.reason) == ("ended", "done, says alice")
+        with pytest.raises(UsageError, match="has ended"):
+            await here.teams.act(started.id, p.Speak(text="One more thing."), by="owner")
 
 
 async def test_a_person_holds_reorders_adds_removes_and_ends(sqlite: str, tmp_path: Path) -> None:

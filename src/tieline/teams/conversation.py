@@ -134,6 +134,7 @@ class TeamConversation:
         self.held = False
         self.done_by = ""
         self.ended: TeamEnded | None = None
+        self.ended_seq = 0  # of that entry
         self.created_at = self.active_at = 0.0
         self.seq = 0  # of the last entry
         self.count = 0  # of messages
@@ -304,7 +305,7 @@ class TeamConversation:
                     participant.member = replace(participant.member, policy=entry.policy)
                     participant.policy_changes += 1
             case TeamEnded():
-                self.ended = entry
+                self.ended, self.ended_seq = entry, seq
             case _:
                 assert_never(entry)
 

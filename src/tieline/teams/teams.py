@@ -149,12 +149,12 @@ class Teams:
         is the same action."""
         conversation = await self.folded(id)
         entry = self._entry(conversation, action, by)
-        await self._bus.publish(subject(id), encode_entry(entry), id=f"{id}.{key}" if key else None)
+        seq = await self._bus.publish(subject(id), encode_entry(entry), id=f"{id}.{key}" if key else None)
         conversation = await self.folded(id)
         if isinstance(entry, p.Resumed):  # its coordinator may have ended with it
             await self._table.put(id, msgspec.json.encode(conversation.record()))
-        elif conversation.ended not in (None, entry):
-            raise _ended(conversation)  # just before
+        elif conversation.ended is not None and conversation.ended_seq < seq:
+            raise _ended(conversation)  # just before; an end that follows may be what was wanted, as of `[DONE]`
         return conversation.view()
 
     def _entry(self, conversation: TeamConversation, action: p.AnyTeamAction, by: str) -> p.AnyEntry:
