@@ -70,6 +70,7 @@ def by_socket(method, path, body):
 LEFT = """
 tieline, said = more
 asked = Path(said).with_name("asked")
+Path(said).with_name("detached").touch()
 
 def say(*words):
     print(*words, file=open(said, "a"), flush=True)
@@ -131,7 +132,11 @@ async def test_what_a_command_left_behind_allows_nothing(agent: tuple[Any, str],
     async with hub_on(configuration.load(environ={**rig.options["env"], **own})) as (_, serving):
         words = [sys.executable, "-I", tmp_path / "left.py", state, serving.url, TIELINE, said]
         left = shlex.join(map(str, words))
-        (place / "test.sh").write_text(f"setsid env -i {left} </dev/null >/dev/null 2>&1 &\necho passed\n")
+        detached = shlex.quote(str(tmp_path / "detached"))  # until then an agent may end it with the command
+        (place / "test.sh").write_text(
+            f"setsid env -i {left} </dev/null >/dev/null 2>&1 &\n"
+            f"until test -e {detached}; do sleep 0.05; done\necho passed\n"
+        )
         with running_file(own, RunningHub(serving.url, os.getpid(), socket=serving.socket)):
             async with connect(own) as person:
                 made = NewSession(agent="worker", cwd=str(place), policy="ask", prompt="run the tests")
