@@ -13,10 +13,12 @@ from typing import Any
 import httpx2
 import msgspec
 
+from tieline.bootstrap.process_lock import StartOptions
 from tieline.bus import open_bus
 from tieline.events import Event, encode
 from tieline.script import Reply
 from tieline.sessions.event_log import subject
+from tieline.testing.fork_server import ForkedProcess, start_hub
 from tieline.testing.rig import scratch_env
 
 WAIT_S = 60.0
@@ -56,7 +58,7 @@ class HubProcess:
         self._hosts = hosts
         self._more = more
         self._port = 0
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ForkedProcess | None = None
         (self.place / "greeting.py").write_text(GREETING)
         (self.place / "test_greeting.py").write_text("print('passed')\n")
         self._client: httpx2.AsyncClient | None = None
@@ -106,25 +108,12 @@ class HubProcess:
         for name, entry in self._agents.items():
             lines += [f"[agents.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())]
         self._config.write_text("\n".join(lines) + f"\n{self._more}")
-        told, ready = os.pipe()
-        try:
-            order = json.dumps({"port": self._port, "ready": ready})
-            with (self.root / "out").open("ab") as out:
-                self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "tieline.bootstrap", order,
-                    cwd=self.root, env=self.env, pass_fds=[ready], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                    start_new_session=True,
-                )  # fmt: skip
-        finally:
-            os.close(ready)  # when the hub ends early, nobody holds the other end
-        try:
-            async with asyncio.timeout(WAIT_S):
-                line = await asyncio.to_thread(os.read, told, 65536)
-        finally:
-            os.close(told)
-        started = json.loads(line or b'{"problem": "it ended at once"}')
-        assert not started["problem"], f"{started} {(self.root / 'out').read_text()}"
-        self.url = started["url"]
+        order, log = StartOptions(port=self._port), self.root / "out"
+        self._process, started = await asyncio.to_thread(
+            start_hub, order, cwd=self.root, env=self.env, log=log, timeout=WAIT_S
+        )
+        assert not started.problem, f"{started} {log.read_text()}"
+        self.url = started.url
         self._port = int(self.url.rpartition(":")[2])
         if self._client is None:
             socket = json.loads((self.root / "state" / "hub.json").read_text())["socket"]
@@ -142,8 +131,7 @@ class HubProcess:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        async with asyncio.timeout(WAIT_S):
-            await process.wait()
+        await asyncio.to_thread(process.wait, WAIT_S)
 
     # --- as another client -----------------------------------------------------------------------------------
 

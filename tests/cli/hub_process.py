@@ -2,22 +2,17 @@
 
 import asyncio
 import os
-import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
-from tieline.bootstrap.daemon import StartOptions, StartResult
+from tieline.bootstrap.daemon import StartOptions
 from tieline.client import connect
 from tieline.script import Fail, Inquire, Outline, Run, Say, Stall, Think, Write
 from tieline.sessions.records import SessionRecord
 from tieline.testing.cli_process import WAIT_S, CliProcess
+from tieline.testing.fork_server import ForkedProcess, start_hub
 
 
 class HubProcess:
@@ -27,7 +22,7 @@ class HubProcess:
         self._cli = cli
         self.port = port
         self.url = ""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
 
     def __enter__(self) -> "HubProcess":
         self.start()
@@ -38,28 +33,13 @@ class HubProcess:
 
     def start(self) -> None:
         """Serves when it returns; started again, at the same address."""
-        ready, say = os.pipe()
-        order = StartOptions(port=self.port, ready=say)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tieline.bootstrap", msgspec.json.encode(order).decode()],
-            cwd=self._cli.place,
-            env=self._cli.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[say],
-            start_new_session=True,
-        )
-        os.close(say)
-        try:
-            with os.fdopen(ready, "rb") as told:
-                found, _, _ = select.select([told], [], [], 2 * WAIT_S)
-                line = told.readline() if found else b""
-            started = msgspec.json.decode(line or b"{}", type=StartResult)
-            assert started.url, started
-        except BaseException:
+        order = StartOptions(port=self.port)
+        log = Path(os.devnull)
+        place, env = self._cli.place, self._cli.env
+        self._process, started = start_hub(order, cwd=place, env=env, log=log, timeout=2 * WAIT_S)
+        if not started.url:
             self.kill()
-            raise
+            raise AssertionError(started)
         self.url = started.url
         self.port = int(started.url.rpartition(":")[2])
 
@@ -71,18 +51,17 @@ class HubProcess:
     def kill(self) -> None:
         """SIGKILL: not a word of farewell."""
         if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGKILL)
+            self._process.send_signal(signal.SIGKILL)
             self._process.wait(WAIT_S)
             self._process = None
 
     def stop(self) -> None:
         if self._process is None:
             return
-        self._process.terminate()
+        self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(WAIT_S)
-        except subprocess.TimeoutExpired:
+        except TimeoutError:
             self.kill()
             raise
         self._process = None

@@ -1,29 +1,22 @@
 """A hub and a node as processes that can be killed."""
 
 import asyncio
-import os
-import shutil
 import signal
-import sys
-from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
-from tieline.bootstrap.process_lock import StartOptions, StartResult
+from tieline.bootstrap.process_lock import StartOptions
 from tieline.client import Client
 from tieline.node.hub_credentials import HubCredentials, write_credentials
 from tieline.node.node_identity import identify
 from tieline.protocol.request_bodies import Claim, Pairing
+from tieline.testing.fork_server import ForkedProcess, start_hub
 from tieline.testing.rig import scratch_env
 
 START_S = 60.0
-WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
-"""A process that ends with the test's own, should that be killed."""
 
 
 class Daemon:
-    """`python -m tieline.bootstrap`, in a home of its own."""
+    """A hub or a node, in a home of its own."""
 
     def __init__(self, root: Path, order: StartOptions, config: str = "") -> None:
         self.place = root / "place"
@@ -38,7 +31,7 @@ class Daemon:
         self.url = ""
         self._order = order
         self._log = root / "output"
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ForkedProcess | None = None
 
     @property
     def port(self) -> int:
@@ -46,39 +39,20 @@ class Daemon:
 
     async def start(self) -> None:
         """It runs when this returns."""
-        reading, writing = os.pipe()
-        order = msgspec.structs.replace(self._order, ready=writing)
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *WITH_US, sys.executable, "-m", "tieline.bootstrap", msgspec.json.encode(order).decode(),
-                cwd=self.place, env=self.env, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
-                pass_fds=(writing,), start_new_session=True,
-            )  # fmt: skip
-        os.close(writing)
-        reader = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb")
+        self._process, started = await asyncio.to_thread(
+            start_hub, self._order, cwd=self.place, env=self.env, log=self._log, timeout=START_S
         )
-        try:
-            async with asyncio.timeout(START_S):
-                line = await reader.readline()
-        finally:
-            transport.close()
-        started = msgspec.json.decode(line or b"{}", type=StartResult)
         assert started.url, f"{started.problem}\n{self._log.read_text()}"
         self.url = started.url
 
     async def kill(self, number: int = signal.SIGKILL) -> None:
         process, self._process = self._process, None
         if process is not None:
-            with suppress(ProcessLookupError):
-                process.send_signal(number)
+            process.send_signal(number)
             try:
-                async with asyncio.timeout(START_S):
-                    await process.wait()
+                await asyncio.to_thread(process.wait, START_S)
             finally:
-                with suppress(ProcessLookupError):
-                    process.kill()
+                process.send_signal(signal.SIGKILL)
 
     async def join(self, owner: Client, url: str, name: str) -> str:
         """Pairs it with the hub at that address, before it starts. Its id."""

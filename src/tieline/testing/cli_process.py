@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from ..script import Reply
-from . import cli_fork_server
+from . import fork_server
 from .rig import scratch_env
 
 WAIT_S = 30.0
@@ -56,10 +56,10 @@ class CliProcess:
 
     def run(self, *arguments: str, given: str = "", timeout: float = WAIT_S) -> "subprocess.CompletedProcess[str]":
         """To its end, without a terminal; in a process that has the imports done, where that makes no difference."""
-        if not cli_fork_server.can_run(self.env, given):
+        if not fork_server.can_run(self.env, given):
             return self.run_program(*arguments, given=given, timeout=timeout)
         argv = [self.program, *arguments]
-        return cli_fork_server.server().run(argv, cwd=self.place, env=self.env, given=given, timeout=timeout)
+        return fork_server.server("cli").run(argv, cwd=self.place, env=self.env, given=given, timeout=timeout)
 
     def run_program(
         self, *arguments: str, given: str = "", timeout: float = WAIT_S
