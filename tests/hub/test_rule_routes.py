@@ -30,15 +30,19 @@ async def prompt(hub: Running, *steps: Any, session: str = "", **more: Any) -> s
     return id
 
 
+WAIT_S = 100.0
+"""An agent asks, and its turn ends, within this time: also a real one, started on a busy machine."""
+
+
 async def pending(manager: SessionManager, session: str) -> str:
-    await eventually(lambda: bool(manager.asks.pending(session)), "nobody is asked", timeout=30)
+    await eventually(lambda: bool(manager.asks.pending(session)), "nobody is asked", timeout=WAIT_S)
     return manager.asks.pending(session)[0].id
 
 
 async def answers(hub: Running, session: str) -> list[Answer]:
     """Of its only turn, up to its end."""
     found: list[Answer] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         async for entry in hub.manager.events(session):
             if isinstance(entry.event, Answer):
                 found.append(entry.event)

@@ -222,13 +222,14 @@ def test_it_needs_no_pytest() -> None:
 
 
 @pytest.mark.real
+@pytest.mark.timeout(400)
 def test_an_agent_that_a_person_has_given_a_recipe_passes(tmp_path: Path) -> None:
     """The one that the documents have as an example."""
     node = Path(shutil.which("node") or "/usr/bin/node").parent
     cli = CliProcess(tmp_path, path=f"{BINARIES}:{node}:/usr/bin:/bin")
     example = PAGE.read_text().partition("<!-- recipe -->\n```toml\n")[2].partition("```")[0]
     cli.configure(example)
-    ended = cli.run_program("agents", "test", "my-agent", "--json", timeout=110)
+    ended = cli.run_program("agents", "test", "my-agent", "--json", timeout=380)
     result = json.loads(ended.stdout)
     passed = {check["name"] for check in result["checks"] if check["outcome"] == "passed"}
     assert (result["works"], result["problem"], result["model"]) == (True, "", "scripted"), ended.stderr

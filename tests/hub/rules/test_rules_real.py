@@ -15,7 +15,7 @@ from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
 from tieline.testing.rigs.opencode import OpenCodeRig
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 BINARIES = Path(__file__).parents[2] / "agents/node_modules/.bin"
 RIGS: dict[str, Callable[[Path], AbstractAsyncContextManager[Any]]] = {
