@@ -68,6 +68,18 @@ def droid_in(home: Path) -> AbstractAsyncContextManager[Reading]:
     return reading_in(home, DroidConnector)
 
 
+async def first_turn(terminal: Terminal, reading: Reading) -> str:
+    """The session's id. Its record has been read to the end once: what is asked from now on is in the log."""
+    terminal.write(prompt("hello"), says("Hello."), ends("hello"))
+    return await reading.is_like("idle", 1)
+
+
+async def answered(reading: Reading, id: str, count: int) -> None:
+    async with asyncio.timeout(30):
+        while len(answers(await reading.log(id))) < count:  # noqa: ASYNC110 (a log that grows)
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.slow
 async def test_what_it_asks_is_shown_until_it_is_decided_there(tmp_path: Path) -> None:
     agree(environment(tmp_path), "droid")
@@ -132,12 +144,11 @@ async def test_a_command_that_runs_was_allowed(tmp_path: Path) -> None:
     async with terminal_in(tmp_path) as terminal, droid_in(tmp_path) as reading:
         terminal.write(head())
         terminal.hook(reading, "SessionStart")
-        id = await reading.is_like("idle")
-        calls_one = calls("a", "b", command="sleep 600")
-        terminal.write(prompt("go"), calls_one, hook("Notification"))
-        await eventually(lambda: reading.manager.get(id).status == "working", "it does not work")
+        id = await first_turn(terminal, reading)
+        terminal.write(prompt("go"), calls("a", "b", command="sleep 600"), hook("Notification"))
+        await answered(reading, id, 2)
         terminal.write(returns("a"), returns("b"), says("Done."), ends("go"))
-        await reading.is_like("idle", 1)
+        await reading.is_like("idle", 2)
         told = await reading.log(id)
         assert answers(told) == [("terminal", "allow"), ("terminal", "allow")]
 
@@ -149,18 +160,15 @@ async def test_a_command_that_runs_when_a_hub_comes_back_is_not_asked_again(tmp_
         async with droid_in(tmp_path) as reading:
             terminal.write(head())
             terminal.hook(reading, "SessionStart")
-            await reading.is_like("idle")
+            id = await first_turn(terminal, reading)
             terminal.write(prompt("go"), calls("a", command="sleep 600"), hook("Notification"))
-            id = await reading.is_like("working")
-            async with asyncio.timeout(30):
-                while "Answer" not in kinds(await reading.log(id)):  # noqa: ASYNC110 (a log that grows)
-                    await asyncio.sleep(0.05)
+            await answered(reading, id, 1)
             await eventually(lambda: (tmp_path / "state/droid-terminals.json").exists(), "it is not kept")
         terminal.write(says("It still runs."))
         async with droid_in(tmp_path) as reading:
             await eventually(lambda: reading.manager.get(id).last_line == "It still runs.", "it is not read on")
             terminal.write(hook("PostToolUse"), returns("a"), says("Done."), ends("go"))
-            await reading.is_like("idle", 1)
+            await reading.is_like("idle", 2)
             assert kinds(await reading.log(id)).count("Ask") == 1
 
 
