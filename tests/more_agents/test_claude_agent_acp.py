@@ -137,8 +137,8 @@ async def test_a_repositorys_settings_run_nothing_where_commands_are_not_allowed
     if not trusted:
         assert [ask.capability for ask in asked] == (["shell"] if policy.shell == "ask" else [])
         assert (hostile.place / "made.txt").exists() == (policy.shell == "ask")
-        (told,) = [event.message for event in of(seen, Warning) if "left out" in event.message]
-        assert ".claude/settings.json, .claude/settings.local.json, .mcp.json. If you trust it: trust_repo" in told
+        (warning,) = [event.message for event in of(seen, Warning) if "left out" in event.message]
+        assert ".claude/settings.json, .claude/settings.local.json, .mcp.json. If you trust it: trust_repo" in warning
     assert WORDS in heard, "its instructions are text"
     assert "A secret of the place." not in heard, "what a repository denies holds"
 
@@ -159,10 +159,10 @@ async def test_each_start_of_claude_code_leaves_the_repositorys_settings_out(tmp
         options: dict[str, Any] = {**rig.options, "env": env}
         async with open_session(rig.driver, cwd=hostile.place, **options) as session:
             assert done(await collect(session.turn("go"))).status == "success"
-    told = starts.read_text().splitlines()
-    assert any("auth status" in line for line in told), "it asks who is signed in"
-    assert any("stream-json" in line for line in told), "and works"
-    assert [line for line in told if not line.startswith("--setting-sources user ")] == []
+    commands = starts.read_text().splitlines()
+    assert any("auth status" in line for line in commands), "it asks who is signed in"
+    assert any("stream-json" in line for line in commands), "and works"
+    assert [line for line in commands if not line.startswith("--setting-sources user ")] == []
     assert hostile.ran == set()
 
 
