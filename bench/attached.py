@@ -175,7 +175,7 @@ def codex_rows(root: Path) -> list[Row]:
     with codex_threads(root / "few", conversation, FEW, HISTORY) as threads:
         memory_few, *_ = read_all(few, FEW * threads.turns)
     with codex_threads(root / "ours", conversation, SESSIONS, HISTORY) as threads:
-        turns, size = SESSIONS * threads.turns, SESSIONS * threads.told
+        turns, size = SESSIONS * threads.turns, SESSIONS * threads.told_size
         memory, _, read = read_all(ours, turns)
         memory_again, _, read_again = read_all(ours, turns)
         memory_usual, *_ = read_all(usual, 0)
