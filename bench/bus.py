@@ -178,8 +178,8 @@ class Place:
             self.turn += 1
             begins = number // at_once * at_once * PER_SUBJECT + number % at_once + 1
             after = begins + (PER_SUBJECT // 2) * at_once
-            found = [r async for r in self.bus.read(f"events.s{number}", after=after, follow=False)]
-            assert len(found) == PER_SUBJECT - PER_SUBJECT // 2 - 1
+            records = [r async for r in self.bus.read(f"events.s{number}", after=after, follow=False)]
+            assert len(records) == PER_SUBJECT - PER_SUBJECT // 2 - 1
 
     async def read_all(self) -> None:
         """The last hundred of all subjects, ten times."""
