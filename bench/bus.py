@@ -162,7 +162,7 @@ def fill(path: Path, records: int, subjects: int, entries: int) -> None:
     connection.close()
 
 
-class Place:
+class MeasuredBus:
     """One bus to be measured, small or large."""
 
     def __init__(self, bus: Bus, records: int, subjects: int, entries: int) -> None:
@@ -201,7 +201,7 @@ async def scale(directory: Path) -> list[Row]:
         open_bus(f"sqlite://{directory}/small.db") as small_bus,
         open_bus(f"sqlite://{directory}/large.db") as large_bus,
     ):
-        small, large = Place(small_bus, *sizes["small"]), Place(large_bus, *sizes["large"])
+        small, large = MeasuredBus(small_bus, *sizes["small"]), MeasuredBus(large_bus, *sizes["large"])
         rows: list[Row] = []
         for name in ("read", "read_all", "look_up"):
             kinds = [getattr(large, name), getattr(small, name)]

@@ -150,10 +150,10 @@ async def test_write_to_one_that_is_gone(tmp_path: Path) -> None:
 
 ORDER = """
 import signal, sys
-def told(number, frame):
+def leave(number, frame):
     open("order", "a").write("term\\n")
     raise SystemExit(5)
-signal.signal(signal.SIGTERM, told)
+signal.signal(signal.SIGTERM, leave)
 print("ready", flush=True)
 sys.stdin.read()
 open("order", "a").write("eof\\n")
