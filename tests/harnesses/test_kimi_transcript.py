@@ -151,7 +151,7 @@ def test_a_session_as_kimi_has_written_it_down(record: Record) -> None:
     record.path.write_bytes(SEEN.read_bytes())
     events = Reader(record).read()
     turns = turns_of(events)
-    assert {words: kinds(events) for words, events in turns.items()} == {
+    assert {words: kinds(turn) for words, turn in turns.items()} == {
         "say hello": ["Status", "Thinking", "Text", "Done"],
         "run it": ["Text", "ToolUse", "ToolResult", "Text", "Done"],
         "write it": ["ToolUse", "ToolResult", "Text", "Done"],

@@ -162,7 +162,7 @@ async def member(hub: MeshHub, activity: str) -> str:
     """The name of the only agent, once it is like that."""
 
     def seen() -> list[tuple[str, str, str]]:
-        agents = [member for member in hub.mesh.directory.members() if member.kind == "agent"]
+        agents = [agent for agent in hub.mesh.directory.members() if agent.kind == "agent"]
         return [(agent.session, agent.cwd, agent.activity) for agent in agents]
 
     expected = [("the-session", "/a project, ä", activity)]

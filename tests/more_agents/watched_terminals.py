@@ -254,7 +254,7 @@ class WatchedTerminal(Struct, frozen=True, kw_only=True):
             await beside.shows("Beside it.")
             third = await at.session("attached", "idle", 1)
             assert third.id not in (session.id, other.id)
-            statuses = {session.id: session.status for session in await at.client.sessions()}
+            statuses = {record.id: record.status for record in await at.client.sessions()}
             assert statuses == {session.id: "closed", other.id: "idle", third.id: "idle"}
 
 
