@@ -93,23 +93,23 @@ def agents() -> list[Agent]:
 async def setting(agent: Agent) -> AsyncGenerator[tuple[Any, str, dict[str, str]], None]:
     """The rig, a directory, and an environment in which the agent is found by its name."""
     with tempfile.TemporaryDirectory() as scratch:
-        place = Path(scratch, "place")
-        place.mkdir()
+        cwd = Path(scratch, "place")
+        cwd.mkdir()
         async with agent.rig(Path(scratch, "home")) as rig:
             own: Mapping[str, str] = rig.options["env"]
             env = {**own, "PATH": f"{BINARIES}:{own['PATH']}", "GEMINI_CLI_NO_RELAUNCH": "1"}
-            yield rig, str(place), env
+            yield rig, str(cwd), env
 
 
 async def cold(agent: Agent) -> tuple[Row, float]:
     """The row, and what the bare command takes."""
-    async with setting(agent) as (_, place, env):
-        ours = {**env, "PYTHONPYCACHEPREFIX": str(Path(place).parent / "pyc")}
+    async with setting(agent) as (_, cwd, env):
+        ours = {**env, "PYTHONPYCACHEPREFIX": str(Path(cwd).parent / "pyc")}
 
         def run(argv: tuple[str, ...], environ: Mapping[str, str]) -> None:
             subprocess.run(
                 argv,
-                cwd=place,
+                cwd=cwd,
                 env=dict(environ),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -133,11 +133,11 @@ async def cold(agent: Agent) -> tuple[Row, float]:
 
 
 async def warm(agent: Agent, bare: float) -> list[Row]:
-    async with setting(agent) as (rig, place, env):
+    async with setting(agent) as (rig, cwd, env):
         options: dict[str, Any] = {**rig.options, "env": env}
         async with (
-            open_session(rig.driver, cwd=place, policy="full", **options) as session,
-            agent.raw(agent.server, place, env) as by_hand,
+            open_session(rig.driver, cwd=cwd, policy="full", **options) as session,
+            agent.raw(agent.server, cwd, env) as by_hand,
         ):
             for _ in range(3):
                 await turn(session)

@@ -69,13 +69,13 @@ def history(first: bytes, turn: bytes, session: bytes) -> bytes:
     parts, size = [first], len(first)
     while size < HISTORY:
         new = {session: session}
-        text = UUID.sub(lambda found, new=new: new.setdefault(found[0], str(uuid.uuid4()).encode()), turn)
+        text = UUID.sub(lambda match, new=new: new.setdefault(match[0], str(uuid.uuid4()).encode()), turn)
         parts.append(text.replace(b"toolu_", b"toolu_%d_" % size).replace(b'"msg_', b'"msg_%d_' % size))
         size += len(parts[-1])
     return b"".join(parts)
 
 
-def place(root: Path, harness: str = "claude-code") -> dict[str, str]:
+def environment(root: Path, harness: str = "claude-code") -> dict[str, str]:
     """The environment of a home where somebody agreed to be read along, before anything was said."""
     env = scratch_env(root / "home", path=os.defpath)
     config = Path(config_path(env))
@@ -118,15 +118,15 @@ def read_all(env: Mapping[str, str], turns: int) -> tuple[float, int, int]:
         until_read(env, turns)
         settled(pid)
         memory = own_memory_kb(pid)
-    read, told = map(int, counted.read_text().split())
-    return memory, read, told
+    read, received = map(int, counted.read_text().split())
+    return memory, read, received
 
 
 def claude_code_rows(root: Path) -> list[Row]:
     first, turn, session = asyncio.run(conversation(root / "template"))
     text = history(first, turn, session)
     each_turns = text.count(b'"turn_duration"')
-    ours, usual, fewer = place(root / "ours"), place(root / "usual"), place(root / "few")
+    ours, usual, fewer = environment(root / "ours"), environment(root / "usual"), environment(root / "few")
     with idle_terminals(root / "few", FEW, lambda id: text.replace(session, id.encode())):
         memory_few, *_ = read_all(fewer, FEW * each_turns)
     with idle_terminals(root / "ours", SESSIONS, lambda id: text.replace(session, id.encode())):
@@ -148,7 +148,7 @@ def claude_code_rows(root: Path) -> list[Row]:
 
 
 def opencode_rows(root: Path) -> list[Row]:
-    few, ours, usual = (place(root / name, "opencode") for name in ("few", "ours", "usual"))
+    few, ours, usual = (environment(root / name, "opencode") for name in ("few", "ours", "usual"))
     with opencode_plugins(root / "few", few, FEW, HISTORY) as counter:
         memory_few, *_ = read_all(few, FEW * read_of(counter)["turns"])
     with opencode_plugins(root / "ours", ours, SESSIONS, HISTORY) as counter:
@@ -170,12 +170,12 @@ def opencode_rows(root: Path) -> list[Row]:
 
 
 def codex_rows(root: Path) -> list[Row]:
-    few, ours, usual = (place(root / name, "codex") for name in ("few", "ours", "usual"))
+    few, ours, usual = (environment(root / name, "codex") for name in ("few", "ours", "usual"))
     conversation = asyncio.run(codex_conversation(root / "template"))
     with codex_threads(root / "few", conversation, FEW, HISTORY) as threads:
         memory_few, *_ = read_all(few, FEW * threads.turns)
     with codex_threads(root / "ours", conversation, SESSIONS, HISTORY) as threads:
-        turns, size = SESSIONS * threads.turns, SESSIONS * threads.told
+        turns, size = SESSIONS * threads.turns, SESSIONS * threads.told_size
         memory, _, read = read_all(ours, turns)
         memory_again, _, read_again = read_all(ours, turns)
         memory_usual, *_ = read_all(usual, 0)

@@ -162,7 +162,7 @@ def fill(path: Path, records: int, subjects: int, entries: int) -> None:
     connection.close()
 
 
-class Place:
+class MeasuredBus:
     """One bus to be measured, small or large."""
 
     def __init__(self, bus: Bus, records: int, subjects: int, entries: int) -> None:
@@ -178,8 +178,8 @@ class Place:
             self.turn += 1
             begins = number // at_once * at_once * PER_SUBJECT + number % at_once + 1
             after = begins + (PER_SUBJECT // 2) * at_once
-            found = [r async for r in self.bus.read(f"events.s{number}", after=after, follow=False)]
-            assert len(found) == PER_SUBJECT - PER_SUBJECT // 2 - 1
+            records = [r async for r in self.bus.read(f"events.s{number}", after=after, follow=False)]
+            assert len(records) == PER_SUBJECT - PER_SUBJECT // 2 - 1
 
     async def read_all(self) -> None:
         """The last hundred of all subjects, ten times."""
@@ -201,7 +201,7 @@ async def scale(directory: Path) -> list[Row]:
         open_bus(f"sqlite://{directory}/small.db") as small_bus,
         open_bus(f"sqlite://{directory}/large.db") as large_bus,
     ):
-        small, large = Place(small_bus, *sizes["small"]), Place(large_bus, *sizes["large"])
+        small, large = MeasuredBus(small_bus, *sizes["small"]), MeasuredBus(large_bus, *sizes["large"])
         rows: list[Row] = []
         for name in ("read", "read_all", "look_up"):
             kinds = [getattr(large, name), getattr(small, name)]

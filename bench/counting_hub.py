@@ -12,15 +12,15 @@ from websockets.asyncio.client import ClientConnection
 
 from tieline.bootstrap.__main__ import load
 
-count = 0
-told = 0
+read_size = 0
+received = 0
 
 
 def counting(read: Callable[..., bytes]) -> Callable[..., bytes]:
     def counted(*arguments: Any) -> bytes:
-        global count
+        global read_size
         data = read(*arguments)
-        count += len(data)
+        read_size += len(data)
         return data
 
     return counted
@@ -28,9 +28,9 @@ def counting(read: Callable[..., bytes]) -> Callable[..., bytes]:
 
 class CountingConnection(ClientConnection):
     async def recv(self, decode: bool | None = None) -> Any:
-        global told
+        global received
         data = await super().recv(decode)
-        told += len(data)
+        received += len(data)
         return data
 
 
@@ -39,5 +39,5 @@ if __name__ == "__main__":
     os.read, os.pread = counting(os.read), counting(os.pread)
     client.ClientConnection = CountingConnection
     status = main(sys.argv[1])
-    Path(sys.argv[2]).write_text(f"{count} {told}")
+    Path(sys.argv[2]).write_text(f"{read_size} {received}")
     sys.exit(status)

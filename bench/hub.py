@@ -117,9 +117,9 @@ async def clients() -> AsyncGenerator[Clients, None]:
 
 class Setting:
     def __init__(
-        self, bus: Bus, manager: SessionManager, hub: Hub, serving: ServerAddress, place: str, ticker: Ticker, key: str
+        self, bus: Bus, manager: SessionManager, hub: Hub, serving: ServerAddress, cwd: str, ticker: Ticker, key: str
     ) -> None:
-        self.bus, self.manager, self.hub, self.port, self.place = bus, manager, hub, serving.port, place
+        self.bus, self.manager, self.hub, self.port, self.cwd = bus, manager, hub, serving.port, cwd
         self.ticker, self._key = ticker, key
 
     @property
@@ -127,25 +127,25 @@ class Setting:
         return {"port": self.port, "path": STREAM, "token": self._key}
 
     async def session(self, agent: str) -> str:
-        return (await self.manager.create(agent, cwd=self.place, policy=FULL)).id
+        return (await self.manager.create(agent, cwd=self.cwd, policy=FULL)).id
 
 
 @asynccontextmanager
 async def setting() -> AsyncGenerator[Setting, None]:
-    with tempfile.TemporaryDirectory() as place:
-        env = {"TIELINE_HOME": place, "HOME": place, "PATH": os.defpath}
+    with tempfile.TemporaryDirectory() as folder:
+        env = {"TIELINE_HOME": folder, "HOME": folder, "PATH": os.defpath}
         config = Config(environ=env, pool=COLD)
         identity = identify(env)
         ticker = Ticker()
         drivers = {"scripted": Scripted(Endless()), "ticker": ticker}
         async with AsyncExitStack() as stack:
-            bus = await stack.enter_async_context(open_bus(f"sqlite://{place}/bus.db"))
+            bus = await stack.enter_async_context(open_bus(f"sqlite://{folder}/bus.db"))
             manager = await stack.enter_async_context(SessionManager(bus, config, node=identity.id, drivers=drivers))
             local = await stack.enter_async_context(CommandExecutor(manager, bus, config, identity=identity))
             hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
             serving = await stack.enter_async_context(serve(build(hub)))
             _, key = await hub.devices.add("client", "bench")
-            yield Setting(bus, manager, hub, serving, place, ticker, key)
+            yield Setting(bus, manager, hub, serving, folder, ticker, key)
 
 
 # --- the rows ------------------------------------------------------------------------------------------------
@@ -153,12 +153,12 @@ async def setting() -> AsyncGenerator[Setting, None]:
 
 async def added(hub: Setting, other: Clients) -> Row:
     """A turn through HTTP and the stream, against the same durable session in a process without a hub."""
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         async with (
-            open_bus(f"sqlite://{place}/bus.db") as bus,
+            open_bus(f"sqlite://{folder}/bus.db") as bus,
             SessionManager(bus, Config(pool=COLD), drivers={"scripted": Scripted(Endless())}) as manager,
         ):
-            bare = (await manager.create("scripted", cwd=place, policy=Policy("allow", "allow", "allow"))).id
+            bare = (await manager.create("scripted", cwd=folder, policy=Policy("allow", "allow", "allow"))).id
             through = await hub.session("scripted")
             after = 0
             ours: list[float] = []
@@ -207,8 +207,8 @@ async def wide(hub: Setting, other: Clients, bare: "Bare", port: int) -> Row:
             frames = [head + record.data.decode() + "}"] * FRAMES
             break
     async with clients() as second:
-        for one, place in ((other, hub.door), (second, {"port": port, "path": BARE, "token": ""})):
-            await one.tell({"do": "crowd", "number": CLIENTS, "count": FRAMES, "rounds": ROUNDS, **place})
+        for crowd, address in ((other, hub.door), (second, {"port": port, "path": BARE, "token": ""})):
+            await crowd.tell({"do": "crowd", "number": CLIENTS, "count": FRAMES, "rounds": ROUNDS, **address})
         ours: list[float] = []
         reference: list[float] = []
         for _ in range(ROUNDS):

@@ -72,7 +72,9 @@ async def finding(path: Path) -> list[Row]:
             for query in QUERIES:
                 directory.find(query)
 
-        ours, reference = (one / len(QUERIES) for one in side_by_side([lambda: look(many), lambda: look(few)], 21))
+        ours, reference = (
+            seconds / len(QUERIES) for seconds in side_by_side([lambda: look(many), lambda: look(few)], 21)
+        )
     return [
         at_most("find among 10,000 members", ours, reference, 3, "seconds, against among 100"),
         at_most("find among 10,000 members, at all", ours, 0.010, 1, "seconds, against 10 ms"),
@@ -118,10 +120,10 @@ async def fetch(mesh: Mesh) -> float:
     for number in range(10):
         await mesh.send_message(ANNA, "bob", f"message {number}")
     start = time.perf_counter()
-    found = await mesh.fetch_messages(BOB)
+    inbox = await mesh.fetch_messages(BOB)
     taken = time.perf_counter() - start
-    assert len(found.messages) == 10
-    await mesh.confirm(BOB, [message.id for message in found.messages], seen=True)
+    assert len(inbox.messages) == 10
+    await mesh.confirm(BOB, [message.id for message in inbox.messages], seen=True)
     return taken
 
 

@@ -123,19 +123,19 @@ async def _hub(root: Path, fill: Fill) -> AsyncGenerator[tuple[str, httpx2.Async
     (root / "s").mkdir(parents=True, mode=0o700)
     async with open_bus(f"sqlite://{root / 's' / 'bus.db'}") as bus:
         await fill(bus)
-    told, ready = os.pipe()
+    read_end, ready = os.pipe()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tieline.bootstrap", json.dumps({"port": 0, "ready": ready}),
         cwd=root, env=env, pass_fds=[ready], stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     os.close(ready)
     try:
-        started = json.loads(await asyncio.to_thread(os.read, told, 65536))
+        started = json.loads(await asyncio.to_thread(os.read, read_end, 65536))
         way = httpx2.AsyncHTTPTransport(uds=str(socket_file(env)), verify=False)
         async with httpx2.AsyncClient(base_url=f"{started['url']}/api/v1/", transport=way, timeout=60) as client:
             yield started["url"], client
     finally:
-        os.close(told)
+        os.close(read_end)
         process.terminate()
         await process.wait()
 
@@ -187,10 +187,10 @@ def _event(number: int) -> Any:
 
 
 async def _sessions(client: httpx2.AsyncClient, root: Path) -> tuple[str, str]:
-    place = root / "place"
-    place.mkdir()
+    cwd = root / "place"
+    cwd.mkdir()
     for id in ("few", "many"):
-        answer = await client.post("sessions", json={"id": id, "agent": "scripted", "cwd": str(place)})
+        answer = await client.post("sessions", json={"id": id, "agent": "scripted", "cwd": str(cwd)})
         answer.raise_for_status()
     return "few", "many"
 
@@ -214,9 +214,9 @@ async def _lists(playwright: Playwright, chromium: str, root: Path) -> tuple[lis
         stack.push_async_callback(browser.close)
         pages: list[tuple[Page, httpx2.AsyncClient]] = []
         for count in (FEW, MANY):
-            place = root / f"list-{count}"
-            _, client = await stack.enter_async_context(_hub(place, _fill_sessions(count)))
-            answer = await client.post("sessions", json={"id": "changes", "agent": "scripted", "cwd": str(place)})
+            folder = root / f"list-{count}"
+            _, client = await stack.enter_async_context(_hub(folder, _fill_sessions(count)))
+            answer = await client.post("sessions", json={"id": "changes", "agent": "scripted", "cwd": str(folder)})
             answer.raise_for_status()
             page = await _signed_in(browser, client)
             await page.add_init_script(LISTED)
@@ -271,13 +271,13 @@ async def _open(browser: Browser, client: httpx2.AsyncClient, session: str) -> t
 
 
 async def _opened(browser: Browser, client: httpx2.AsyncClient, *sessions: str) -> list[float]:
-    taken: dict[str, list[float]] = {one: [] for one in sessions}
+    taken: dict[str, list[float]] = {session: [] for session in sessions}
     for _ in range(ROUNDS):
         for session in sessions:
             page, seconds = await _open(browser, client, session)
             taken[session].append(seconds)
             await page.context.close()
-    return [statistics.median(taken[one]) for one in sessions]
+    return [statistics.median(taken[session]) for session in sessions]
 
 
 async def _scrolled(browser: Browser, client: httpx2.AsyncClient, few: str, many: str) -> tuple[list[float], int]:
@@ -295,10 +295,10 @@ async def _scrolled(browser: Browser, client: httpx2.AsyncClient, few: str, many
             await page.evaluate(SCROLL, [STEP, STEPS, session == few])
             taken[session].append((await _busy(devtools) - before) / STEPS)
             await page.context.close()
-    return [statistics.median(taken[one]) for one in (few, many)], len(older) // SCROLLS
+    return [statistics.median(taken[session]) for session in (few, many)], len(older) // SCROLLS
 
 
 async def _busy(devtools: Any) -> float:
     """Seconds that the page's main thread has worked since they are counted: script, style, layout, paint."""
     metrics = (await devtools.send("Performance.getMetrics"))["metrics"]
-    return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
+    return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")

@@ -116,10 +116,10 @@ class OpenCode:
         )
         assert self._process.stdout is not None
         async with asyncio.timeout(60):
-            while not (found := re.search(rb"(http://[\d.]+:\d+)", await self._process.stdout.readline())):
+            while not (match := re.search(rb"(http://[\d.]+:\d+)", await self._process.stdout.readline())):
                 pass
         self._client = httpx2.AsyncClient(
-            base_url=found[1].decode(),
+            base_url=match[1].decode(),
             auth=("opencode", self._password),
             params={"directory": self._cwd},
             timeout=60,

@@ -121,7 +121,7 @@ async def paced(relay: Relay, sink: Sink, rate: float) -> list[float]:
     sender = relay.sender("relay.user.paced")
     tasks: set[asyncio.Task[None]] = set()
 
-    async def one(name: str) -> None:
+    async def send(name: str) -> None:
         began[name] = time.perf_counter()
         await sender.send(TARGET, name + TEXT)
 
@@ -130,7 +130,7 @@ async def paced(relay: Relay, sink: Sink, rate: float) -> list[float]:
         wait = start + n / rate - time.perf_counter()
         if wait > 0:
             await asyncio.sleep(wait)
-        task = asyncio.create_task(one(f"{n:024d}"))
+        task = asyncio.create_task(send(f"{n:024d}"))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
     await asyncio.gather(*tasks)
@@ -182,10 +182,10 @@ async def buses(directory: Path) -> list[Row]:
 
 def matching() -> Row:
     def filled(count: int) -> LongestPrefixTrie[int]:
-        found: LongestPrefixTrie[int] = LongestPrefixTrie()
+        trie: LongestPrefixTrie[int] = LongestPrefixTrie()
         for number in range(count):
-            found.add(f"relay.agent.p{number % 100}.a{number}", number + 1, prefix=number % 2 == 0)
-        return found
+            trie.add(f"relay.agent.p{number % 100}.a{number}", number + 1, prefix=number % 2 == 0)
+        return trie
 
     many, few = filled(10_000), filled(10)
 

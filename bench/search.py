@@ -67,8 +67,8 @@ def queries(count: int) -> dict[str, tuple[str, tuple[str, ...], float]]:
 
 
 def measure(count: int = EVENTS) -> list[Row]:
-    with tempfile.TemporaryDirectory() as place:
-        file = SearchFile(Path(place) / "search.db", "bench")
+    with tempfile.TemporaryDirectory() as folder:
+        file = SearchFile(Path(folder) / "search.db", "bench")
         fill(file, count)
         rows: list[Row] = []
         for name, (query, tags, since) in queries(count).items():

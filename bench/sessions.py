@@ -36,7 +36,7 @@ class Endless(list[Reply]):
     def __len__(self) -> int:
         return sys.maxsize
 
-    def __getitem__(self, place: object) -> Reply:  # type: ignore[override]
+    def __getitem__(self, index: object) -> Reply:  # type: ignore[override]
         return REPLY
 
 
@@ -73,32 +73,32 @@ def resident_kb() -> float:
 
 
 async def many() -> list[Row]:
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         async with managing(Scripted(Endless())) as manager:
-            alone = await manager.create("scripted", cwd=place, policy=FULL)
+            alone = await manager.create("scripted", cwd=folder, policy=FULL)
             after = await turn(manager, alone.id, 0)
             start = time.perf_counter()
             for number in range(1, 201):
                 after = await turn(manager, alone.id, number, after)
-            one = 200 / (time.perf_counter() - start)
+            single = 200 / (time.perf_counter() - start)
             before = resident_kb()
-            ids = [(await manager.create("scripted", cwd=place, policy=FULL)).id for _ in range(SESSIONS)]
+            ids = [(await manager.create("scripted", cwd=folder, policy=FULL)).id for _ in range(SESSIONS)]
             start = time.perf_counter()
             async with asyncio.timeout(300):
                 await asyncio.gather(*(turn(manager, id, 0) for id in ids))
             all_ = SESSIONS / (time.perf_counter() - start)
             grown = (resident_kb() - before) / SESSIONS
     return [
-        at_least(f"{SESSIONS} sessions at once: turns per second", all_, one, 0.5, "against one session by itself"),
+        at_least(f"{SESSIONS} sessions at once: turns per second", all_, single, 0.5, "against one session by itself"),
         at_most("… memory per idle session, KB", grown, 150, 1.0, "against 150 KB"),
     ]
 
 
 async def long() -> list[Row]:
     """Resident memory after a tenth of the turns and after all of them."""
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         async with managing(Scripted(Endless())) as manager:
-            ids = [(await manager.create("scripted", cwd=place, policy=FULL)).id for _ in range(100)]
+            ids = [(await manager.create("scripted", cwd=folder, policy=FULL)).id for _ in range(100)]
 
             places = dict.fromkeys(ids, 0)
 
@@ -120,13 +120,13 @@ async def pooled(name: str) -> list[Row]:
     agent = next(agent for agent in agents() if agent.name == name)
     firsts: list[float] = []
     laters: list[float] = []
-    async with setting(agent) as (rig, place, env):
+    async with setting(agent) as (rig, cwd, env):
         model = rig.options.get("model", "")
         async with managing(rig.driver, env=env, pool=2) as manager:
-            await turn(manager, (await manager.create(name, cwd=place, policy=FULL, model=model)).id, 0)
+            await turn(manager, (await manager.create(name, cwd=cwd, policy=FULL, model=model)).id, 0)
             for _ in range(5):
                 await eventually(lambda: len(manager.pool) > 0, "the pool is not filled", timeout=60)
-                session = await manager.create(name, cwd=place, policy=FULL, model=model)
+                session = await manager.create(name, cwd=cwd, policy=FULL, model=model)
                 after = 0
                 for number in range(4):
                     if number:

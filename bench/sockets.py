@@ -58,10 +58,10 @@ class Line:
         self._socket.sendall(masked(text))
 
     def hear(self) -> bytes:
-        while (found := frame(self._data, 0)) is None:
+        while (bounds := frame(self._data, 0)) is None:
             self._more()
-        text = bytes(self._data[found[0] : found[1]])
-        del self._data[: found[1]]
+        text = bytes(self._data[bounds[0] : bounds[1]])
+        del self._data[: bounds[1]]
         return text
 
     def subscribe(self, token: str, session: str) -> None:
@@ -182,8 +182,8 @@ class Ear(asyncio.Protocol):
                 return
             self._upgraded = True
             self.transport.write(self._hello)
-        while (found := frame(self._data, at)) is not None:
-            begin, at = found
+        while (bounds := frame(self._data, at)) is not None:
+            begin, at = bounds
             if self._data.startswith(self._what, begin):
                 self.count += 1
             elif self._data.startswith(b'{"type":"ready"', begin):

@@ -45,21 +45,21 @@ class Hands(list[Reply]):
     def __len__(self) -> int:
         return 1_000_000
 
-    def __getitem__(self, place: object) -> Reply:  # type: ignore[override]
+    def __getitem__(self, index: object) -> Reply:  # type: ignore[override]
         return self._reply
 
 
 class Setting:
-    def __init__(self, bus: Bus, sessions: SessionService, teams: Teams, turns: TurnFollower, place: Path) -> None:
+    def __init__(self, bus: Bus, sessions: SessionService, teams: Teams, turns: TurnFollower, folder: Path) -> None:
         self._bus = bus
         self._sessions = sessions
         self._teams = teams
         self._turns = turns
-        self._place = place
+        self._folder = folder
 
     async def conversation(self, rounds: int) -> list[float]:
         """Seconds from each turn's begin to the next one's."""
-        members = tuple(TeamMember(name=name, agent=name, cwd=str(self._place), policy="full") for name in NAMES)
+        members = tuple(TeamMember(name=name, agent=name, cwd=str(self._folder), policy="full") for name in NAMES)
         team = Team(name="bench", members=members, conversation=ConversationLimits(max_rounds=rounds))
         started = await self._teams.start(NewTeam(team=team, task="Go on."), by="bench")
         began: list[float] = []
@@ -79,7 +79,7 @@ class Setting:
         """The same turns, prompted by hand: seconds of each, from its prompt to its end."""
         ids = [new_id() for _ in NAMES]
         for id, name in zip(ids, NAMES, strict=True):
-            await self._sessions.create(id, SessionRequest(agent=name, cwd=str(self._place), policy=FULL))
+            await self._sessions.create(id, SessionRequest(agent=name, cwd=str(self._folder), policy=FULL))
         taken: list[float] = []
         for number in range(count):
             session, prompt = ids[number % 2], f"p-{number}"
@@ -95,17 +95,17 @@ class Setting:
 async def setting() -> AsyncGenerator[Setting, None]:
     drivers = {name: Scripted(Hands(other)) for name, other in zip(NAMES, reversed(NAMES), strict=True)}
     with tempfile.TemporaryDirectory(prefix="tieline-bench-") as directory:
-        place = Path(directory)
-        env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(place / "state")}
+        folder = Path(directory)
+        env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(folder / "state")}
         config = Config(environ=env)
         async with (
-            open_bus(f"sqlite://{place}/bus.db") as bus,
+            open_bus(f"sqlite://{folder}/bus.db") as bus,
             SessionManager(bus, config, drivers=drivers) as manager,
             hub_around(manager, bus, config) as hub,
             TurnFollower(bus) as turns,
             Teams(bus, HubSessions(hub)) as teams,
         ):
-            yield Setting(bus, HubSessions(hub), teams, turns, place)
+            yield Setting(bus, HubSessions(hub), teams, turns, folder)
 
 
 async def measure() -> list[Row]:

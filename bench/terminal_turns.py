@@ -151,7 +151,7 @@ async def turns(root: Path, harness: str) -> tuple[Mapping[str, list[float]], Ma
 
 
 def row(harness: str, what: str, ours: list[float], reference: list[float]) -> Row:
-    more = statistics.median(one - other for one, other in zip(ours, reference, strict=True))
+    more = statistics.median(own - other for own, other in zip(ours, reference, strict=True))
     without = statistics.median(reference)
     note = (
         f"seconds, Enter to the end of a turn with one tool call; {more * 1000:+.1f} ms in the middle one of {ROUNDS}"
@@ -160,14 +160,14 @@ def row(harness: str, what: str, ours: list[float], reference: list[float]) -> R
 
 
 async def rows(root: Path, harnesses: tuple[str, ...] = HARNESSES) -> list[Row]:
-    found: list[Row] = []
+    table: list[Row] = []
     for harness in harnesses:
         taken, used = await turns(root / harness, harness)
         for kind, what in (("with", "with Tieline : without"), ("down", "with the hub down : without")):
-            found.append(row(harness, what, taken[kind], taken["without"]))
+            table.append(row(harness, what, taken[kind], taken["without"]))
             each = (used[kind] / ROUNDS, used["without"] / ROUNDS)
-            found.append(at_most("… its processor time", *each, LIMIT, "seconds, of the harness and what it starts"))
-    return found
+            table.append(at_most("… its processor time", *each, LIMIT, "seconds, of the harness and what it starts"))
+    return table
 
 
 def measure(harnesses: tuple[str, ...] = HARNESSES) -> list[Row]:

@@ -25,14 +25,14 @@ REFILL_S = 30.0
 
 @contextmanager
 def hub(
-    place: str, env: Mapping[str, str], program: Sequence[str] = ("-m", "tieline.bootstrap"), *arguments: str
+    cwd: str, env: Mapping[str, str], program: Sequence[str] = ("-m", "tieline.bootstrap"), *arguments: str
 ) -> Generator[int, None, None]:
     """A hub in a process of its own; gives its id."""
     ready, say = os.pipe()
     order = msgspec.json.encode(StartOptions(port=0, ready=say)).decode()
     process = subprocess.Popen(
         [sys.executable, *program, order, *arguments],
-        cwd=place,
+        cwd=cwd,
         env=dict(env),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -41,8 +41,8 @@ def hub(
     )
     os.close(say)
     try:
-        with os.fdopen(ready, "rb") as told:
-            started = msgspec.json.decode(told.readline() or b"{}", type=StartResult)
+        with os.fdopen(ready, "rb") as pipe:
+            started = msgspec.json.decode(pipe.readline() or b"{}", type=StartResult)
         assert started.url, started
         yield process.pid
     finally:
@@ -62,15 +62,15 @@ def settled(pid: int) -> None:
 
 
 def _family(pid: int) -> list[int]:
-    found = [pid]
-    for parent in found:
+    family = [pid]
+    for parent in family:
         for task in _listed(f"/proc/{parent}/task"):
             try:
                 with open(f"/proc/{parent}/task/{task}/children") as file:  # noqa: PTH123
-                    found += map(int, file.read().split())
+                    family += map(int, file.read().split())
             except OSError:
                 continue
-    return found
+    return family
 
 
 def _listed(path: str) -> list[str]:
@@ -91,15 +91,15 @@ def _ticks(pid: int) -> int:
 
 
 async def against_bare(agent: Agent) -> Row:
-    async with setting(agent) as (_, place, env):
-        ours = {**env, "PYTHONPYCACHEPREFIX": f"{os.path.dirname(place)}/pyc"}  # noqa: PTH120
+    async with setting(agent) as (_, cwd, env):
+        ours = {**env, "PYTHONPYCACHEPREFIX": f"{os.path.dirname(cwd)}/pyc"}  # noqa: PTH120
         through = (str(TIELINE), "run", agent.name, PROMPT, *agent.options)
 
         def timed(argv: tuple[str, ...], environ: Mapping[str, str]) -> float:
             start = time.perf_counter()
             subprocess.run(
                 argv,
-                cwd=place,
+                cwd=cwd,
                 env=dict(environ),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -109,21 +109,25 @@ async def against_bare(agent: Agent) -> Row:
             return time.perf_counter() - start
 
         def measured() -> tuple[list[float], list[float]]:
-            with hub(place, ours) as pid:
-                one: list[float] = []
-                other: list[float] = []
+            with hub(cwd, ours) as pid:
+                hub_times: list[float] = []
+                bare_times: list[float] = []
                 for number in range(ROUNDS + 2):
                     settled(pid)
                     times = timed(through, ours), timed(agent.bare, env)
                     if number >= 2:  # before that, caches and the pool are filled
-                        one.append(times[0])
-                        other.append(times[1])
-                return one, other
+                        hub_times.append(times[0])
+                        bare_times.append(times[1])
+                return hub_times, bare_times
 
-        one, other = await asyncio.to_thread(measured)
+        hub_times, bare_times = await asyncio.to_thread(measured)
     note = "`tieline run` through a hub with a warm pool : its own command"
     return at_most(
-        f"{agent.name}: a turn through the hub", statistics.median(one), statistics.median(other), LIMIT, note
+        f"{agent.name}: a turn through the hub",
+        statistics.median(hub_times),
+        statistics.median(bare_times),
+        LIMIT,
+        note,
     )
 
 

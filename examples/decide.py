@@ -25,8 +25,8 @@ def decide(ask: Ask) -> Answer | bool:
 
 async def main(agent: str, prompt: str) -> None:
     policy = tieline.Policy(file_write="allow", shell="ask", network="deny")
-    with tempfile.TemporaryDirectory() as place:
-        async with tieline.open_session(agent, cwd=place, policy=policy, on_ask=decide) as session:
+    with tempfile.TemporaryDirectory() as folder:
+        async with tieline.open_session(agent, cwd=folder, policy=policy, on_ask=decide) as session:
             for name in ("file_write", "shell", "network"):
                 line = session.receipt.of(name)
                 print(f"{name}: {line.level}, held by {line.means} {line.note}")

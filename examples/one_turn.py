@@ -12,8 +12,8 @@ from tieline.events import Done, TextDelta, ToolUse
 
 
 async def main(agent: str, prompt: str) -> int:
-    with tempfile.TemporaryDirectory() as place:
-        async for event in tieline.run(agent, prompt, cwd=place, policy="full"):
+    with tempfile.TemporaryDirectory() as folder:
+        async for event in tieline.run(agent, prompt, cwd=folder, policy="full"):
             match event:
                 case TextDelta(text):
                     print(text, end="", flush=True)

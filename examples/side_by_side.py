@@ -16,13 +16,13 @@ PROMPT = "Add a greeting script and run it."
 
 
 async def main(agents: list[str]) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        original = Path(place, "original")
+    with tempfile.TemporaryDirectory() as folder:
+        original = Path(folder, "original")
         original.mkdir()
         (original / "README.md").write_text("# A small project\n")
         jobs: list[tieline.Job] = []
         for number, agent in enumerate(agents, 1):
-            copy = Path(place, f"{agent}-{number}")
+            copy = Path(folder, f"{agent}-{number}")
             shutil.copytree(original, copy)
             jobs.append(tieline.Job(agent, PROMPT, name=copy.name, options={"cwd": copy}))
         changed: dict[str, set[str]] = {job.name: set() for job in jobs}

@@ -68,8 +68,8 @@ class ConsolePage:
     def find(self, pattern: str) -> str:
         """The newest that a command printed of that form."""
         for text in reversed(self.printed):
-            if found := re.findall(pattern, text):
-                return found[-1]
+            if matches := re.findall(pattern, text):
+                return matches[-1]
         raise AssertionError(f"no command printed {pattern}:\n" + "\n".join(self.printed))
 
     # --- inside --------------------------------------------------------------------------------------------
@@ -94,9 +94,9 @@ class ConsolePage:
             if not line.strip():
                 continue
             form = r"\s+".join(re.escape(word) for word in line.replace(LINK, self._address(line)).split())
-            found = re.search(form.replace("…", ".*?"), rest)
-            assert found, f"{self.page.name} says that `{command}` prints\n  {line}\nbut it prints\n{printed}"
-            rest = rest[found.end() :]
+            match = re.search(form.replace("…", ".*?"), rest)
+            assert match, f"{self.page.name} says that `{command}` prints\n  {line}\nbut it prints\n{printed}"
+            rest = rest[match.end() :]
 
     def _address(self, text: str) -> str:
         return self.find(r"http://127\.0\.0\.1:\d+") if LINK in text and self.printed else LINK
@@ -113,7 +113,7 @@ class ConsolePage:
             code = f"import asyncio\nasync def main():\n{body}\nasyncio.run(main())\n"
         self._run("", [sys.executable, "-c", code], code)
 
-    def _run(self, machine: str, arguments: list[str], told: str) -> str:
+    def _run(self, machine: str, arguments: list[str], source: str) -> str:
         env = self.machine(machine)
         done = subprocess.run(
             arguments,
@@ -124,7 +124,7 @@ class ConsolePage:
             text=True,
             timeout=WAIT_S,
         )
-        assert done.returncode == 0, f"{told}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{source}\n{done.stdout}\n{done.stderr}"
         self.printed.append(done.stdout)
         self.ran += 1
         return done.stdout

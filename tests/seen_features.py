@@ -34,10 +34,10 @@ def encode(record: Record) -> bytes:
 def exists(test: str) -> bool:
     """Whether there is still such a test: module, class and function."""
     module, *names = test.rsplit(".", 2)
-    found: object = import_module(module)
+    target: object = import_module(module)
     for name in names:
-        found = getattr(found, name, None)
-    return found is not None
+        target = getattr(target, name, None)
+    return target is not None
 
 
 class SeenFeatures:
@@ -53,14 +53,14 @@ class SeenFeatures:
             return
         test = report.nodeid.partition("[")[0].replace(".py::", ".").replace("::", ".").replace("/", ".")
         self._ran.add(test)
-        for agent, version, feature in self._told(report) if report.passed else ():
+        for agent, version, feature in self._sightings(report) if report.passed else ():
             self._seen.append((agent, feature, Seen(version, test)))
 
-    def _told(self, report: pytest.TestReport) -> Iterator[tuple[str, str, str]]:
+    def _sightings(self, report: pytest.TestReport) -> Iterator[tuple[str, str, str]]:
         """Of agents that tell their version: a command line that somebody configures is not one of them."""
         for name, value in report.user_properties:
-            if name == SEEN and (told := msgspec.convert(value, tuple[str, str, str]))[1]:
-                yield told
+            if name == SEEN and (sighting := msgspec.convert(value, tuple[str, str, str]))[1]:
+                yield sighting
 
     def pytest_sessionfinish(self) -> None:
         self._file.write_bytes(encode(self.merged(read(self._file))))

@@ -114,8 +114,8 @@ async def test_what_is_no_agent_is_named(agent: Any) -> None:
 
 
 def test_every_option_is_told() -> None:
-    told = (tieline.Options.__doc__ or "").replace(",", " ").split()
-    assert set(tieline.Options.__annotations__) <= set(told)
+    words = (tieline.Options.__doc__ or "").replace(",", " ").split()
+    assert set(tieline.Options.__annotations__) <= set(words)
 
 
 async def test_two_jobs_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_repository_cannot_widen_the_policy(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("policy = ", "not valid TOML"),
         ('polcy = "ask"', "polcy"),
@@ -43,10 +43,10 @@ def test_a_repository_cannot_widen_the_policy(tmp_path: Path, monkeypatch: pytes
         ("[agents.codex]\nrun_as = 0", "agents.codex.run_as: expected text"),
     ],
 )
-def test_mistakes_name_file_and_field(tmp_path: Path, text: str, told: str) -> None:
+def test_mistakes_name_file_and_field(tmp_path: Path, text: str, problem: str) -> None:
     file = tmp_path / "tieline.toml"
     file.write_text(text)
-    with pytest.raises(UsageError, match=told) as caught:
+    with pytest.raises(UsageError, match=problem) as caught:
         config.load(environ={"TIELINE_CONFIG": str(file)})
     assert str(file) in str(caught.value)
 
@@ -73,7 +73,7 @@ def test_a_type_that_needs_options_is_no_agent_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent", "euid", "told", "hint"),
+    ("agent", "euid", "problem", "hint"),
     [
         ({"type": "codex", "run_as": "nobody"}, 1000, "only root can run an agent as 'nobody'", "docs/nodes.md"),
         ({"run_as": "no-such-user"}, 0, "there is no user 'no-such-user'", "useradd"),
@@ -89,10 +89,10 @@ def test_a_type_that_needs_options_is_no_agent_by_itself() -> None:
 )
 @pytest.mark.skipif(sys.platform != "linux", reason="run_as is for Linux")
 def test_a_user_that_an_agent_cannot_run_as(
-    agent: dict[str, str], euid: int, told: str, hint: str, monkeypatch: pytest.MonkeyPatch
+    agent: dict[str, str], euid: int, problem: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: euid)
-    with pytest.raises(UsageError, match=told) as caught:
+    with pytest.raises(UsageError, match=problem) as caught:
         registry.create("codex", config.Config(agents={"codex": agent}))
     assert caught.value.field == "agents.codex.run_as"
     assert hint in caught.value.hint

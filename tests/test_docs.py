@@ -35,8 +35,8 @@ STORIES = (ROOT / "README.md", ROOT / "docs/tutorial.md")
 def test_each_harness_has_a_passage_that_says_what_a_person_does(name: str) -> None:
     page = (ROOT / "docs/harnesses.md").read_text()
     title = registry.create(name).display_name
-    _, found, rest = page.partition(f"\n## {title}\n")
-    assert found, f"docs/harnesses.md says nothing about {title}"
+    _, heading, rest = page.partition(f"\n## {title}\n")
+    assert heading, f"docs/harnesses.md says nothing about {title}"
     passage = rest.partition("\n## ")[0]
     assert f"tieline install {name}" in passage
     assert "wake" in passage, "whether a message wakes an idle session"
@@ -44,13 +44,13 @@ def test_each_harness_has_a_passage_that_says_what_a_person_does(name: str) -> N
 
 def blocks(language: str) -> list[Any]:
     """Fenced blocks of a language. A block marked `no-run` says so in its fence and is only compiled."""
-    found: list[Any] = []
+    params: list[Any] = []
     for page in (page for page in PAGES if page not in STORIES):
         for match in FENCE.finditer(page.read_text()):
             if match[1] == language:
                 line = page.read_text()[: match.start()].count("\n") + 1
-                found.append(pytest.param(match[3], match[2].strip(), id=f"{page.relative_to(ROOT)}:{line}"))
-    return found
+                params.append(pytest.param(match[3], match[2].strip(), id=f"{page.relative_to(ROOT)}:{line}"))
+    return params
 
 
 @pytest.mark.parametrize(("code", "mark"), blocks("python"))
@@ -200,7 +200,7 @@ def test_every_verb_is_on_the_page_of_the_command_line() -> None:
     ],
 )
 def test_the_check_of_commands_can_fail(line: str, fault: str | None) -> None:
-    assert [found for each in invocations(line) if (found := fault_of(each))] == ([fault] if fault else [])
+    assert [problem for each in invocations(line) if (problem := fault_of(each))] == ([fault] if fault else [])
 
 
 # --- the reference of the configuration ----------------------------------------------------------------------
@@ -242,15 +242,15 @@ def test_every_room_is_in_the_architecture() -> None:
 
 
 def test_every_key_of_the_configuration_has_a_meaning_and_a_true_example() -> None:
-    told = [
+    keys = [
         (f"{header}.{key.name}", key)
         for _, header, table in config_reference.tables()
         for key in config_reference.listed(header, table)
     ]
-    assert len(told) > 120
+    assert len(keys) > 120
     # setting("what it means", an example) beside the type: see config.py
-    assert [name for name, key in told if not key.meaning or key.example is None] == []
-    for _, key in told:
+    assert [name for name, key in keys if not key.meaning or key.example is None] == []
+    for _, key in keys:
         msgspec.convert(msgspec.to_builtins(key.example), key.kind)
 
 
@@ -283,7 +283,7 @@ def test_anchors_exist(page: Path) -> None:
 
 def test_places_in_the_code_exist() -> None:
     """`file.py: name`, from the package's folder on."""
-    places = [(page.name, *place) for page in PAGES for place in CODE_PLACE.findall(page.read_text())]
+    places = [(page.name, *reference) for page in PAGES for reference in CODE_PLACE.findall(page.read_text())]
     assert places
     for page, file, name in places:
         text = (ROOT / "src/tieline" / file).read_text()

@@ -122,11 +122,11 @@ def reads_its_driver(name: str, target: str) -> bool:
 
 
 def modules() -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
-        found[".".join(part for part in parts if part != "__init__")] = path
-    return found
+        paths[".".join(part for part in parts if part != "__init__")] = path
+    return paths
 
 
 class Parsed(NamedTuple):
@@ -170,7 +170,7 @@ def imports(name: str, path: Path) -> list[str]:
     """The Tieline modules that a module imports, without the leading package; later or for types alone as well."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     package = [part for part in package if part]
-    found: list[str] = []
+    imported: list[str] = []
     for node in parsed(path).imports:
         if isinstance(node, ast.ImportFrom):
             if node.level:
@@ -180,10 +180,10 @@ def imports(name: str, path: Path) -> list[str]:
                 base = node.module.split(".")[1:]
             else:
                 continue
-            found += [".".join([*base, alias.name]) for alias in node.names]
+            imported += [".".join([*base, alias.name]) for alias in node.names]
         else:
-            found += [alias.name[8:] for alias in node.names if alias.name.startswith("tieline.")]
-    return found
+            imported += [alias.name[8:] for alias in node.names if alias.name.startswith("tieline.")]
+    return imported
 
 
 @cache
@@ -198,23 +198,23 @@ def is_adapter(name: str) -> bool:
     return name.split(".")[0] in ADAPTERS and layer(name) is None and "." in name
 
 
-def family(name: str, found: dict[str, Path]) -> str:
+def family(name: str, paths: dict[str, Path]) -> str:
     """An adapter may span files: `codex`, `codex_events`, or be a folder. The shortest name is the family's."""
     words = ".".join(name.split(".")[:2]).split("_")
     heads = ("_".join(words[:count]) for count in range(1, len(words) + 1))
-    return next(head for head in heads if head in found)
+    return next(head for head in heads if head in paths)
 
 
-def violations(found: dict[str, Path]) -> list[str]:
+def violations(paths: dict[str, Path]) -> list[str]:
     problems: list[str] = []
-    for name, path in found.items():
+    for name, path in paths.items():
         for target in imports(name, path):
-            target = next((m for m in (target, target.rpartition(".")[0]) if m in found), target)
+            target = next((m for m in (target, target.rpartition(".")[0]) if m in paths), target)
             if is_adapter(target) and not name.startswith(MAY_IMPORT_ADAPTERS):
                 same = (
                     is_adapter(name)
                     and name.split(".")[0] == target.split(".")[0]
-                    and family(name, found) == family(target, found)
+                    and family(name, paths) == family(target, paths)
                 )
                 if not same and not reads_its_driver(name, target):
                     problems.append(f"{name} imports the adapter {target}")
@@ -231,18 +231,18 @@ def test_layers() -> None:
 
 
 def test_the_check_can_fail(tmp_path: Path) -> None:
-    found = dict(modules())
+    paths = dict(modules())
     for name, text in {
         "wire.bad": "from ..sessions import session\n",
         "drivers.bad": "from .scripted import Scripted\n",
         "sessions.bad": "from ..drivers import scripted\n",
         "events_bad": "import tieline.testing.http_server\n",
     }.items():
-        found[name] = tmp_path / f"{name}.py"
-        found[name].write_text(text)
-    told = "\n".join(violations(found))
+        paths[name] = tmp_path / f"{name}.py"
+        paths[name].write_text(text)
+    report = "\n".join(violations(paths))
     for name in ("wire.bad", "drivers.bad", "sessions.bad", "events_bad"):
-        assert name in told
+        assert name in report
 
 
 def circles(edges: dict[str, set[str]]) -> list[str]:
@@ -260,12 +260,12 @@ def circles(edges: dict[str, set[str]]) -> list[str]:
     return [name for name in edges if name in reached(name)]
 
 
-def import_edges(found: dict[str, Path]) -> dict[str, set[str]]:
+def import_edges(paths: dict[str, Path]) -> dict[str, set[str]]:
     """Who imports whom: at once, within a function, or only for the type checker."""
     edges: dict[str, set[str]] = {}
-    for name, path in found.items():
+    for name, path in paths.items():
         targets = (
-            next((m for m in (target, target.rpartition(".")[0]) if m in found), "") for target in imports(name, path)
+            next((m for m in (target, target.rpartition(".")[0]) if m in paths), "") for target in imports(name, path)
         )
         edges[name] = {target for target in targets if target and target != name}
     return edges
@@ -276,25 +276,25 @@ def test_no_imports_in_a_circle() -> None:
 
 
 def test_a_circle_would_be_seen(tmp_path: Path) -> None:
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for name, text in {
         "one": "from .two import x\n",
         "two": "def later():\n    from . import three\n",
         "three": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import tieline.one\n",
         "apart": "from .one import y\n",
     }.items():
-        found[name] = tmp_path / f"{name}.py"
-        found[name].write_text(text)
-    assert circles(import_edges(found)) == ["one", "two", "three"]
+        paths[name] = tmp_path / f"{name}.py"
+        paths[name].write_text(text)
+    assert circles(import_edges(paths)) == ["one", "two", "three"]
 
 
 ARGUMENTS = "cli.typer_apps."
 """Its aliases are arguments of commands with their help, named as a person reads them there."""
 
 
-def names_of_several_types(found: dict[str, Path]) -> dict[str, list[str]]:
+def names_of_several_types(paths: dict[str, Path]) -> dict[str, list[str]]:
     places: dict[str, list[str]] = {}
-    for name, path in found.items():
+    for name, path in paths.items():
         if not name.startswith(ARGUMENTS):
             for each in parsed(path).types:
                 places.setdefault(each, []).append(name)
@@ -313,15 +313,15 @@ def test_one_name_one_type() -> None:
 
 
 def test_a_second_type_of_a_name_would_be_seen(tmp_path: Path) -> None:
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for name, text in {
         "one": "class Thing: ...\nclass _Part: ...\nT = TypeVar('T')\nLIMITS = (1, 2)\n",
         "two": "Thing = dict[str, int]\nT = TypeVar('T')\nLIMITS = (3,)\n",
         "three": "if True:\n    _Part = int | str\n",
     }.items():
-        found[name] = tmp_path / f"{name}.py"
-        found[name].write_text(text)
-    assert names_of_several_types(found) == {"Thing": ["one", "two"], "_Part": ["one", "three"]}
+        paths[name] = tmp_path / f"{name}.py"
+        paths[name].write_text(text)
+    assert names_of_several_types(paths) == {"Thing": ["one", "two"], "_Part": ["one", "three"]}
 
 
 def test_every_module_has_a_room() -> None:

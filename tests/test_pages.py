@@ -45,9 +45,9 @@ class Phone:
 
     def sign_in(self, page: ConsolePage) -> None:
         self._url, _, secret = page.find(r"http://\S+/#login=[\w-]+").partition("/#login=")
-        told = self._http.post(f"{self._url}/api/v1/login", json={"secret": secret}, headers={"Origin": self._url})
-        assert told.status_code == 200, told.text
-        self._http.headers["Authorization"] = f"Bearer {told.json()['key']}"
+        response = self._http.post(f"{self._url}/api/v1/login", json={"secret": secret}, headers={"Origin": self._url})
+        assert response.status_code == 200, response.text
+        self._http.headers["Authorization"] = f"Bearer {response.json()['key']}"
 
     def allow_everything(self, page: ConsolePage) -> None:
         """Until the turn is over."""
@@ -57,8 +57,8 @@ class Phone:
             for ask in self._get("asks?status=pending"):
                 answers = {each["id"]: [each["choices"][0]["label"]] for each in ask["ask"].get("questions", ())}
                 body = {"decision": "allow", "digest": ask["digest"], "answers": answers}
-                told = self._http.post(f"{self._url}/api/v1/asks/{ask['id']}/answer", json=body)
-                assert told.status_code == 200, told.text
+                response = self._http.post(f"{self._url}/api/v1/asks/{ask['id']}/answer", json=body)
+                assert response.status_code == 200, response.text
                 allowed += 1
             sessions = self._get("sessions")
             if allowed and all(session["status"] == "idle" for session in sessions):
@@ -67,9 +67,9 @@ class Phone:
             time.sleep(0.1)
 
     def _get(self, path: str) -> list[dict[str, Any]]:
-        told = self._http.get(f"{self._url}/api/v1/{path}")
-        assert told.status_code == 200, told.text
-        return told.json()
+        response = self._http.get(f"{self._url}/api/v1/{path}")
+        assert response.status_code == 200, response.text
+        return response.json()
 
 
 def laptop_online(page: ConsolePage) -> None:
@@ -151,14 +151,14 @@ def test_the_readme_names_targets_of_make() -> None:
 
 def test_a_page_that_says_something_untrue_is_seen(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.md"
-    for text, told in [
+    for text, problem in [
         ("```console\n$ echo one\ntwo\n```\n", "prints"),
         ("```console\n$ false\n```\n", "false"),
         ("```console no-run\n$ true\n```\n", "not run"),
         ("```console\n$ echo #pair=…\n```\n", "no command printed"),
     ]:
         wrong.write_text(text)
-        with pytest.raises(AssertionError, match=told):
-            ConsolePage(wrong, tmp_path / told, {}).run()
+        with pytest.raises(AssertionError, match=problem):
+            ConsolePage(wrong, tmp_path / problem, {}).run()
     wrong.write_text("```console\n$ echo 'key=4f-2 x'\nkey=… x\n$ test key=… = key=4f-2\n```\n")
     ConsolePage(wrong, tmp_path / "right", {}).run()

@@ -160,7 +160,7 @@ class Tests:
         body: Iterable[ast.stmt] = tree.body
         owner: ast.ClassDef | None = None
         for class_name in class_names:
-            owner = next((found for found in _classes(body) if found.name == class_name), None)
+            owner = next((definition for definition in _classes(body) if definition.name == class_name), None)
             if owner is None:
                 return f"the file defines no class {class_name}"
             body = owner.body
@@ -175,14 +175,14 @@ class Tests:
             return False
         if method in _functions(owner.body):
             return True
-        local = {found.name: found for found in _classes(tree.body)}
+        local = {definition.name: definition for definition in _classes(tree.body)}
         renamed = _renamed_imports(tree)
         for base in filter(None, map(_base_name, owner.bases)):
             # A base is in the test's own file, or one of the suites: those that are shipped, and the tests' own.
             bases = [local[base]] if base in local else self._shipped_classes(renamed.get(base, base))
-            for found in bases:
-                home = tree if base in local else self._home_of(found)
-                if self._has_method(found, method, home, seen | {owner}):
+            for definition in bases:
+                home = tree if base in local else self._home_of(definition)
+                if self._has_method(definition, method, home, seen | {owner}):
                     return True
         return False
 
@@ -191,8 +191,8 @@ class Tests:
             self._shipped = {}
             shipped = (self._root / "src/tieline/testing").rglob("*.py")
             for file in sorted([*shipped, *(self._root / "tests").glob("*/*_contract.py")]):
-                for found in _classes(self._tree(file).body):
-                    self._shipped.setdefault(found.name, []).append(found)
+                for definition in _classes(self._tree(file).body):
+                    self._shipped.setdefault(definition.name, []).append(definition)
         return self._shipped.get(name, [])
 
     def _home_of(self, wanted: ast.ClassDef) -> ast.Module:
@@ -215,16 +215,16 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _classes(body: Iterable[ast.stmt]) -> list[ast.ClassDef]:
-    return [found for found in _statements(body) if isinstance(found, ast.ClassDef)]
+    return [definition for definition in _statements(body) if isinstance(definition, ast.ClassDef)]
 
 
 def _functions(body: Iterable[ast.stmt]) -> set[str]:
-    return {found.name for found in _statements(body) if isinstance(found, Function)}
+    return {definition.name for definition in _statements(body) if isinstance(definition, Function)}
 
 
 def _renamed_imports(tree: ast.Module) -> dict[str, str]:
-    imports = [found for found in _statements(tree.body) if isinstance(found, ast.ImportFrom)]
-    return {alias.asname: alias.name for found in imports for alias in found.names if alias.asname}
+    imports = [statement for statement in _statements(tree.body) if isinstance(statement, ast.ImportFrom)]
+    return {alias.asname: alias.name for statement in imports for alias in statement.names if alias.asname}
 
 
 def _base_name(base: ast.expr) -> str | None:

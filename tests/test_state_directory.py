@@ -70,9 +70,9 @@ def test_an_older_one_is_migrated_step_by_step(state: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("text", ["", "two", "0", "-1", "1.5", "²"])
 def test_a_mark_that_is_none_is_refused(state: Path, text: str) -> None:
     (state / "version").write_text(text)
-    with pytest.raises(StateUnusable, match="does not hold a version") as told:
+    with pytest.raises(StateUnusable, match="does not hold a version") as refused:
         prepare(env_of(state))
-    assert "tieline restore" in told.value.hint
+    assert "tieline restore" in refused.value.hint
     assert (state / "version").read_text() == text
 
 

@@ -29,19 +29,19 @@ def test_the_category_of_every_code_point_decides() -> None:
     for code in range(0x110000):
         character = chr(code)
         category = unicodedata.category(character)
-        told = category[0] == "C" or (category[0] == "Z" and character != " ")
+        invisible = category[0] == "C" or (category[0] == "Z" and character != " ")
         if character in "\n\t":
             assert code not in marks
-        elif told or character in BLANK:
+        elif invisible or character in BLANK:
             assert code in marks, f"U+{code:04X} {category}"
         elif code in marks and category[0] in "LNP":
             assert "FILLER" in unicodedata.name(character, ""), f"U+{code:04X} {category}"
 
 
 def test_ranges_are_in_order_and_apart() -> None:
-    found = ranges()
-    assert all(first <= last for first, last in found)
-    assert all(one[1] + 1 < other[0] for one, other in pairwise(found))
+    pairs = ranges()
+    assert all(first <= last for first, last in pairs)
+    assert all(lower[1] + 1 < upper[0] for lower, upper in pairwise(pairs))
 
 
 @pytest.mark.parametrize("surface", [marked, clean, output, prose], ids=lambda surface: surface.__name__)

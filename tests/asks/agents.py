@@ -50,7 +50,7 @@ MORE = Path(__file__).parents[1] / "more_agents/node_modules/.bin"
 """Agents that `make test-agents` installs, with the Node.js that they need."""
 
 
-def scripted(place: Path) -> Sequence[Row]:
+def scripted(cwd: Path) -> Sequence[Row]:
     first, middle, last = SPOKEN
     return (
         Row(kind="command", replies=([Run(f"touch {spoken()}")],)),
@@ -75,7 +75,7 @@ CASTS = (
     Cast(agent="copilot", rig=lambda home: CopilotRig(home, BINARIES), rows=copilot.rows),
     Cast(agent="qwen", rig=lambda home: QwenRig(home, BINARIES), rows=qwen.rows),
     Cast(agent="scripted", rig=lambda home: still(ScriptedRig(home)), rows=scripted),
-    Cast(agent="shell", rig=lambda home: still(ShellRig(home)), rows=lambda place: ()),
+    Cast(agent="shell", rig=lambda home: still(ShellRig(home)), rows=lambda cwd: ()),
 )
 
 MORE_CASTS = (

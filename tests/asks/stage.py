@@ -32,7 +32,7 @@ class Row(Struct, frozen=True, kw_only=True):
     kind: str  # of the ask, as the list of kinds in `words` has it
     replies: tuple[Reply, ...]  # of the model, without the last one, which ends the turn
     markers: tuple[str, ...] = SPOKEN
-    prepare: Callable[[Path], object] = lambda place: None
+    prepare: Callable[[Path], object] = lambda cwd: None
     options: Mapping[str, Any] = {}  # of its session; rows that share them share one agent
     allow: frozenset[str] = frozenset()  # kinds of asks on the way to this one, which are allowed: "permission", "plan"
     withheld: bool = False  # whether the agent itself does not tell all of it
@@ -42,7 +42,7 @@ class Row(Struct, frozen=True, kw_only=True):
 def holding(path: Path, text: str) -> Callable[[Path], object]:
     """For `prepare`: the file has this text."""
 
-    def prepare(place: Path) -> None:
+    def prepare(cwd: Path) -> None:
         path.write_text(text)
 
     return prepare
@@ -72,18 +72,18 @@ class Played(Struct, frozen=True, kw_only=True):
 
 async def play(cast: Cast, root: Path) -> Played:
     """Every row of an agent, in as few of its processes as possible."""
-    place = root / "place"
-    place.mkdir(parents=True)
+    cwd = root / "place"
+    cwd.mkdir(parents=True)
     played = Played(cast=cast, caught=[], tools=set())
     async with cast.rig(root / "home") as rig:
-        rows = list(cast.rows(place))
+        rows = list(cast.rows(cwd))
         for options in _each(row.options for row in rows):
             own = [row for row in rows if row.options == options]
-            await _session(played, rig, place, options, own)
+            await _session(played, rig, cwd, options, own)
     return played
 
 
-async def _session(played: Played, rig: Rig, place: Path, options: Mapping[str, Any], rows: Sequence[Row]) -> None:
+async def _session(played: Played, rig: Rig, cwd: Path, options: Mapping[str, Any], rows: Sequence[Row]) -> None:
     cast = played.cast
     asked: list[Ask] = []
     row = rows[0]
@@ -93,12 +93,12 @@ async def _session(played: Played, rig: Rig, place: Path, options: Mapping[str, 
         wanted = _wanted(row, ask)
         return deny(ask, "not here") if wanted or ask.kind not in row.allow else Answer(ask.id, "allow", by="caller")
 
-    record = SessionRecord(id=f"session-of-{cast.agent}", agent=cast.agent, cwd=str(place), title="The matrix")
+    record = SessionRecord(id=f"session-of-{cast.agent}", agent=cast.agent, cwd=str(cwd), title="The matrix")
     given: dict[str, Any] = {"policy": Policy(), **rig.options, **options}
-    async with open_session(rig.driver, cwd=place, on_ask=decide, **given) as session:
+    async with open_session(rig.driver, cwd=cwd, on_ask=decide, **given) as session:
         for row in rows:
             asked.clear()
-            row.prepare(place)
+            row.prepare(cwd)
             if isinstance(rig, ModelRig):
                 rig.model.drop_replies()  # a denial that ends its turn leaves the last one
                 rig.model.requests.clear()
@@ -136,8 +136,8 @@ def _wanted(row: Row, ask: Ask) -> bool:
 
 
 def _each(options: Any) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = []
-    for one in options:
-        if one not in found:
-            found.append(one)
-    return found
+    distinct: list[Mapping[str, Any]] = []
+    for option in options:
+        if option not in distinct:
+            distinct.append(option)
+    return distinct

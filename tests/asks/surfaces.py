@@ -120,9 +120,9 @@ async def team(caught: Caught, surfaces: Surfaces) -> Shown:
             console(file, caught).print(each)
     keys = io.StringIO()
     console(keys, caught).print(ask_keys(caught.record, 0, whole=True))
-    told = keys.getvalue()
-    allow = any(key in told for key in ("Ctrl-Y", "/allow", "/answer"))
-    return Shown(file.getvalue() + told, allow, bool(told.strip()))
+    hints = keys.getvalue()
+    allow = any(key in hints for key in ("Ctrl-Y", "/allow", "/answer"))
+    return Shown(file.getvalue() + hints, allow, bool(hints.strip()))
 
 
 async def as_json(caught: Caught, surfaces: Surfaces) -> Shown:

@@ -75,6 +75,6 @@ def test_every_channel_has_its_column() -> None:
     assert {column for column in CHANNELS.values() if column} <= set(COLUMNS)
     channels = Path(loader.__file__).parents[2] / "channels"
     for name, column in CHANNELS.items():
-        found = [channels / f"{name}.py"] if (channels / f"{name}.py").exists() else (channels / name).glob("*.py")
-        decides = any("asks.decide(" in file.read_text() for file in found)
+        files = [channels / f"{name}.py"] if (channels / f"{name}.py").exists() else (channels / name).glob("*.py")
+        decides = any("asks.decide(" in file.read_text() for file in files)
         assert decides == bool(column), f"{name} decides asks: show what it shows in a column"

@@ -26,19 +26,19 @@ def faults(caught: Caught, column: str, shown: Shown) -> list[str]:
     cell = f"{caught.session.agent} × {caught.row.kind} × {column}"
     ask, text = caught.record.ask, shown.text
     missing = [marker for marker in caught.row.markers if marker not in text]
-    found: list[str] = []
+    problems: list[str] = []
     if ask.withheld:
         if shown.allow:
-            found.append(f"{cell}: something is withheld, and yet it can be allowed")
+            problems.append(f"{cell}: something is withheld, and yet it can be allowed")
         if shown.whole and marked(ask.withheld) not in text and column != "JSON":
-            found.append(f"{cell}: it does not say what is withheld")
+            problems.append(f"{cell}: it does not say what is withheld")
     elif missing and (shown.whole or shown.allow):
-        found.append(f"{cell}: {', '.join(missing)} cannot be seen in\n{text[:2000]}")
+        problems.append(f"{cell}: {', '.join(missing)} cannot be seen in\n{text[:2000]}")
     if seen := sorted({f"U+{ord(character):04X}" for character in text if hidden(character)}):
-        found.append(f"{cell}: {', '.join(seen)} in it cannot be seen")
+        problems.append(f"{cell}: {', '.join(seen)} in it cannot be seen")
     if caught.row.bidi and not missing and BIDI_MARK not in text:
-        found.append(f"{cell}: the character that turns the order around is not marked")
-    return found
+        problems.append(f"{cell}: the character that turns the order around is not marked")
+    return problems
 
 
 async def faults_on_every_surface(played: Played, surfaces: Surfaces) -> list[str]:

@@ -37,26 +37,26 @@ class Card:
     """An ask where it is decided, in a page that is open on it."""
 
     def __init__(self, page: Page, ask: str) -> None:
-        self.place: Locator = page.locator(f"[data-ask='{ask}']")
-        self.allow = self.place.locator("button.allow, .choice, .questions button.primary")
-        self.decides = self.place.locator("button, input, select")
+        self.root: Locator = page.locator(f"[data-ask='{ask}']")
+        self.allow = self.root.locator("button.allow, .choice, .questions button.primary")
+        self.decides = self.root.locator("button, input, select")
 
     async def show(self) -> bool:
         """Everything that can be shown of it is shown. Whether that had to be asked for."""
-        await expect(self.place).to_be_visible()
-        more = self.place.get_by_role("button", name="Show all of it")
+        await expect(self.root).to_be_visible()
+        more = self.root.get_by_role("button", name="Show all of it")
         if asked := await more.count() > 0:
             assert await self.allow.count() == 0, "nothing is allowed of which a part is not shown"
             await more.click()
             await expect(self.allow.first).to_be_visible()
-        for fold in await self.place.locator("details:not([open]) summary").all():
+        for fold in await self.root.locator("details:not([open]) summary").all():
             await fold.click()
         return asked
 
     async def text(self) -> str:
         """What is displayed, as a person reads it."""
-        assert await self.place.evaluate(CLIPPED) == []
-        return await self.place.inner_text()
+        assert await self.root.evaluate(CLIPPED) == []
+        return await self.root.inner_text()
 
 
 class AskPage:

@@ -21,7 +21,7 @@ BEYOND = """() => {
 async def faults(page: Page) -> list[str]:
     if not await page.evaluate("() => 'axe' in window"):
         await page.evaluate(AXE.read_text())
-    found: list[str] = []
+    violations: list[str] = []
     for script in (NAMELESS, RUN, BEYOND):
-        found += await page.evaluate(script)
-    return found
+        violations += await page.evaluate(script)
+    return violations

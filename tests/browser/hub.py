@@ -42,8 +42,8 @@ class HubProcess:
     ):
         """`hosts`: names that others have for it. `more`: of its configuration file."""
         self.root = root
-        self.place = root / "greeter"
-        self.place.mkdir(parents=True)
+        self.repository = root / "greeter"
+        self.repository.mkdir(parents=True)
         self.url = ""
         self.was_killed = False
         self._config = root / "tieline.toml"
@@ -59,8 +59,8 @@ class HubProcess:
         self._more = more
         self._port = 0
         self._process: ForkedProcess | None = None
-        (self.place / "greeting.py").write_text(GREETING)
-        (self.place / "test_greeting.py").write_text("print('passed')\n")
+        (self.repository / "greeting.py").write_text(GREETING)
+        (self.repository / "test_greeting.py").write_text("print('passed')\n")
         self._client: httpx2.AsyncClient | None = None
 
     def agent(self, name: str, *replies: Reply, attachments: Sequence[str] = ()) -> None:
@@ -96,7 +96,7 @@ class HubProcess:
     def _commit(self) -> None:
         git = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost"]
         for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "first"]):
-            subprocess.run([*git, *words], cwd=self.place, env=self.env, check=True, timeout=WAIT_S)
+            subprocess.run([*git, *words], cwd=self.repository, env=self.env, check=True, timeout=WAIT_S)
 
     async def __aexit__(self, *_: object) -> None:
         await self.kill()
@@ -155,14 +155,14 @@ class HubProcess:
         async with asyncio.timeout(30):
             while await self.request("GET", f"sessions/{session}/prompts"):  # noqa: ASYNC110 (another process's)
                 await asyncio.sleep(0.05)
-        return [one["status"] for one in await self.request("GET", f"sessions/{session}/prompts?over=true")]
+        return [prompt["status"] for prompt in await self.request("GET", f"sessions/{session}/prompts?over=true")]
 
     async def login(self) -> str:
         """A one-time link to the page."""
         return (await self.request("POST", "pairings", {"kind": "page"}))["url"]
 
     async def session(self, agent: str = "demo", **more: Any) -> str:
-        made = await self.request("POST", "sessions", {"agent": agent, "cwd": str(self.place), **more})
+        made = await self.request("POST", "sessions", {"agent": agent, "cwd": str(self.repository), **more})
         return made["id"]
 
 
@@ -175,7 +175,7 @@ def _family(pid: int) -> list[int]:
         except (OSError, IndexError):
             continue
         children.setdefault(parent, []).append(int(entry.name))
-    found = [pid]
-    for one in found:
-        found += children.get(one, [])
-    return found[::-1]
+    family = [pid]
+    for member in family:
+        family += children.get(member, [])
+    return family[::-1]

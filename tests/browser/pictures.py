@@ -55,7 +55,7 @@ async def picture_of_the_page(browser: Browser, out: Path) -> None:
         home = Path(folder)
         hub = HubProcess(home, env=scratch_env(home, path=f"{Path(sys.executable).parent}:/usr/bin:/bin"))
         for name, content in PROJECT.items():
-            (hub.place / name).write_text(content)
+            (hub.repository / name).write_text(content)
         hub.agent("codex", [Say("I begin with the **second** half."), Run("npm test -- --watch=false")], [Stall()])
         hub.agent("claude-code", [Say("The changelog has an entry for each of the four fixes.")])
         hub.agent("gemini", [Say("I read the parser first."), Stall()])

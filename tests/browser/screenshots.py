@@ -56,7 +56,7 @@ async def take(out: Path, only: str) -> None:
             await hub.kill()
             await hub.fill("showcase", EVENTS)
             await hub.start()
-            (hub.place / "greeting.py").write_text('def greet(name: str) -> str:\n    return f"Hello, {name}!"\n')
+            (hub.repository / "greeting.py").write_text('def greet(name: str) -> str:\n    return f"Hello, {name}!"\n')
             await hub.session(
                 "maker", id="branched", title="One more file", prompt="Make one", policy="full", worktree=True
             )
@@ -64,7 +64,7 @@ async def take(out: Path, only: str) -> None:
             await hub.session("codex", id="working", prompt="Translate the second half of the manual, please")
             for text in ("and then the index", "at last, the **cover**"):
                 await hub.request("POST", "sessions/working/prompts", {"text": text})
-            await hub.request("POST", "schedules", {**SCHEDULE, "cwd": str(hub.place)})
+            await hub.request("POST", "schedules", {**SCHEDULE, "cwd": str(hub.repository)})
             await hub.request("POST", "schedules/triage/run", {})
             late = {"to": "relay.agent.waiting", "text": "Is anybody there?", "limits": {"ttl_s": 1}}  # a dead letter
             await hub.request("POST", "messages", late)

@@ -77,8 +77,10 @@ async def test_each_shape_is_shown_whole(browser: Browser, tmp_path: Path) -> No
                 wrong += [
                     f"{cell}: {words[:80]} cannot be seen in {text[:900]}" for words in expected if words not in text
                 ]
-                wrong += [f"{cell}: U+{ord(one):04X} cannot be seen" for one in set(text) if hidden(one)]
+                wrong += [
+                    f"{cell}: U+{ord(character):04X} cannot be seen" for character in set(text) if hidden(character)
+                ]
                 assert (await card.allow.count() > 0) == (not ask.withheld), cell
                 if name in LOOKED_AT:
-                    await card.place.screenshot(path=ARTIFACTS / f"card-{name}-{width[5:]}.png")
+                    await card.root.screenshot(path=ARTIFACTS / f"card-{name}-{width[5:]}.png")
     assert not wrong, "\n".join(wrong)

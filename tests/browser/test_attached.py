@@ -68,11 +68,11 @@ class Scene(Struct):
     async def card(self, command: str) -> BotCall:
         """The bot's message with the ask."""
 
-        def found() -> list[BotCall]:
+        def calls() -> list[BotCall]:
             return [call for call in self.bot.made("sendMessage") if command in call.fields.get("text", "")]
 
-        await eventually(lambda: bool(found()), f"the bot did not show {command}", timeout=SLOW_S)
-        return found()[0]
+        await eventually(lambda: bool(calls()), f"the bot did not show {command}", timeout=SLOW_S)
+        return calls()[0]
 
     async def command(self, *words: str) -> str:
         """`tieline …`, in a terminal of its own. What it says."""
@@ -98,9 +98,9 @@ async def on_the_page(scene: Scene, ask: str, command: str) -> None:
 
 
 async def by_tieline_approve(scene: Scene, ask: str, command: str) -> None:
-    said = await scene.command("approve", ask)
-    assert command in said
-    assert "allowed:" in said
+    reply = await scene.command("approve", ask)
+    assert command in reply
+    assert "allowed:" in reply
 
 
 async def by_telegram(scene: Scene, ask: str, command: str) -> None:
@@ -185,11 +185,11 @@ async def ask_and_answer(scene: Scene, way: str, number: int) -> None:
     await expect(row).to_contain_text("at the terminal" if by == "terminal" else f"by {by}", timeout=SLOW_MS)
     outcome = f"Approved by {by}"
 
-    def told() -> bool:
+    def is_shown() -> bool:
         edits = [call.fields for call in scene.bot.made("editMessageText")]
         return any(edit["message_id"] == card.fields["_id"] and outcome in edit["text"] for edit in edits)
 
-    await eventually(told, f"the chat is not told: {outcome}", timeout=SLOW_S)
+    await eventually(is_shown, f"the chat is not told: {outcome}", timeout=SLOW_S)
     assert f"this ask is answered by {by}: allow" in await scene.command("approve", ask["id"])
 
 

@@ -51,17 +51,17 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubPro
 
 def git(hub: HubProcess, *arguments: str, cwd: Path | None = None) -> str:
     return subprocess.run(
-        ["git", *arguments], cwd=cwd or hub.place, env=hub.env, check=True, capture_output=True, text=True
+        ["git", *arguments], cwd=cwd or hub.repository, env=hub.env, check=True, capture_output=True, text=True
     ).stdout
 
 
 def change(hub: HubProcess) -> None:
     git(hub, "reset", "-q", "--hard")
     git(hub, "clean", "-qfd")
-    text = (hub.place / "greeting.py").read_text()
-    (hub.place / "greeting.py").write_text(text.replace('"Hello " + name', 'f"Hello, {name}!"'))
-    (hub.place / "pkg/deep").mkdir(parents=True, exist_ok=True)
-    (hub.place / "pkg/deep/inner.py").write_text("one = 1\ntwo = 2\n")
+    text = (hub.repository / "greeting.py").read_text()
+    (hub.repository / "greeting.py").write_text(text.replace('"Hello " + name', 'f"Hello, {name}!"'))
+    (hub.repository / "pkg/deep").mkdir(parents=True, exist_ok=True)
+    (hub.repository / "pkg/deep/inner.py").write_text("one = 1\ntwo = 2\n")
 
 
 async def agree(page: Page, name: str) -> None:
@@ -79,8 +79,8 @@ UNCOVERED_AT_THE_BOTTOM = """button => {
 }"""
 
 
-async def fits(place: Locator) -> bool:
-    return await place.evaluate("box => box.scrollWidth <= box.clientWidth + 1")
+async def fits(locator: Locator) -> bool:
+    return await locator.evaluate("box => box.scrollWidth <= box.clientWidth + 1")
 
 
 async def test_from_a_change_to_a_commit_on_a_desktop(hub: HubProcess, open_page: OpenPage, shot: Shot) -> None:
@@ -118,7 +118,7 @@ async def test_from_a_change_to_a_commit_on_a_desktop(hub: HubProcess, open_page
     await expect(plan).to_contain_text("two = 2")
     assert await faults(page) == []
     await shot(page, "desktop-plan")
-    (hub.place / "pkg/deep/inner.py").write_text("three = 3\n")
+    (hub.repository / "pkg/deep/inner.py").write_text("three = 3\n")
     await agree(page, "Take it back")
     await expect(plan.get_by_role("alert")).to_contain_text("It has changed meanwhile")
     await expect(plan).to_contain_text("three = 3")
@@ -136,7 +136,7 @@ async def test_comments_are_one_prompt_on_a_phone(hub: HubProcess, open_page: Op
     session = await hub.session("listener", prompt="go", title=f"comment it, {size}")
     page = await open_page(hub, size, path=f"/s/{session}")
     await expect(page.get_by_role("log").get_by_text("Ready.")).to_be_visible()
-    (hub.place / "new.py").write_text("one = 1\ntwo = 2\n")
+    (hub.repository / "new.py").write_text("one = 1\ntwo = 2\n")
     await page.get_by_role("button", name="Changes").click()
     sheet = page.get_by_role("dialog", name="Changes")
     file = sheet.get_by_label("Changes in new.py")
@@ -163,7 +163,7 @@ async def test_comments_are_one_prompt_on_a_phone(hub: HubProcess, open_page: Op
     log = page.get_by_role("log")
     await expect(log.get_by_text("2 comments on your changes:")).to_be_visible()
     await expect(log.get_by_text("Both are done.")).to_be_visible()
-    assert (hub.place / "new.py").exists()
+    assert (hub.repository / "new.py").exists()
 
 
 @pytest.mark.parametrize("size", ["iphone", "narrow"])
@@ -171,12 +171,12 @@ async def test_a_branch_is_pushed_and_proposed_from_a_phone(
     hub: HubProcess, open_page: OpenPage, shot: Shot, size: str
 ) -> None:
     project = hub.root / f"project-{size}"
-    git(hub, "clone", "-q", str(hub.place), str(project))
+    git(hub, "clone", "-q", str(hub.repository), str(project))
     git(hub, "checkout", "-qb", "comma", cwd=project)
     for name, value in (("user.name", "Ada Lane"), ("user.email", "ada@example.com")):
         git(hub, "config", name, value, cwd=project)
-    told = stand_in_gh(hub.root / "bin")
-    told.unlink(missing_ok=True)
+    gh_log = stand_in_gh(hub.root / "bin")
+    gh_log.unlink(missing_ok=True)
     folder = hub.root / f"remotes-{size}"
     remote = bare_repository(folder, "own/project.git")
     with git_daemon(folder, free_port()) as url:
@@ -218,12 +218,12 @@ async def test_a_branch_is_pushed_and_proposed_from_a_phone(
         await expect(plan).to_contain_text("--head=comma")
         assert await fits(plan.locator(".sheet-body"))
         await shot(page, f"{size}-pull-request")
-        assert not told.exists(), "a plan opens nothing"
+        assert not gh_log.exists(), "a plan opens nothing"
         await agree(page, "Open it")
         done = sheet.get_by_role("status").filter(has_text="opened")
         await expect(done.get_by_role("link")).to_have_attribute("href", "https://example.com/own/project/pull/7")
         assert (await done.inner_text()).count("/own/project/pull/7") == 1
-        assert told.read_text() == (
+        assert gh_log.read_text() == (
             "pr\ncreate\n--repo=code.example/own/project\n--head=comma\n--title=Greet with a comma\n"
             "--body=It reads better.\n"
         )
@@ -236,25 +236,25 @@ async def test_a_path_opens_the_file_and_an_image_is_shown(
     hub: HubProcess, open_page: OpenPage, shot: Shot, size: str
 ) -> None:
     change(hub)
-    (hub.place / "shot.png").write_bytes(PIXEL)
+    (hub.repository / "shot.png").write_bytes(PIXEL)
     page = await open_page(hub, size, path="/s/filed")
     log = page.get_by_role("log")
     image = log.get_by_role("button", name="shot.png").locator("img")
     await expect(image).to_be_visible()
     assert await image.evaluate("image => image.naturalWidth") == 1
     await log.get_by_role("button", name="pkg/deep/inner.py:2").click()
-    place = (
+    panel = (
         page.get_by_role("complementary", name="Changes and facts")
         if size == "wide"
         else page.get_by_role("dialog", name="File")
     )
-    text = place.get_by_label("Text of pkg/deep/inner.py")
+    text = panel.get_by_label("Text of pkg/deep/inner.py")
     await expect(text.locator("[aria-current=location]")).to_contain_text("two = 2")
     assert await faults(page) == []
     await shot(page, f"{size}-file")
-    await place.get_by_role("button", name=re.compile("^Close")).click()
+    await panel.get_by_role("button", name=re.compile("^Close")).click()
     await log.get_by_role("button", name="greeting.py:4").click()
-    await expect(place.get_by_label("Text of greeting.py")).to_contain_text("def greet")
+    await expect(panel.get_by_label("Text of greeting.py")).to_contain_text("def greet")
     if size == "wide":
-        await place.get_by_role("tab", name="Changes").click()
-        await expect(place.get_by_role("tab", name="File")).to_have_count(0)
+        await panel.get_by_role("tab", name="Changes").click()
+        await expect(panel.get_by_role("tab", name="File")).to_have_count(0)

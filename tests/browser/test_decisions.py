@@ -22,13 +22,13 @@ Shot = Callable[[Page, str], Awaitable[None]]
 
 @pytest.mark.parametrize("size", ["phone", "desktop"])
 async def test_first_start_to_first_approved_edit(hub: HubProcess, open_page: OpenPage, shot: Shot, size: str) -> None:
-    greeting = hub.place / "greeting.py"
+    greeting = hub.repository / "greeting.py"
     before = greeting.read_text().replace('f"Hello, {name}!"', '"Hello " + name')
     greeting.write_text(before)
     page = await open_page(hub, size)
     await page.get_by_role("link", name="New", exact=True).click()
     sheet = page.get_by_role("dialog", name="New session")
-    await sheet.get_by_label("Directory", exact=True).fill(str(hub.place))
+    await sheet.get_by_label("Directory", exact=True).fill(str(hub.repository))
     await sheet.get_by_role("radio", name="Demo").check()
     await sheet.get_by_label("First prompt").fill("The greeting is wrong. Please fix it.")
     await shot(page, f"new-session-{size}")

@@ -13,10 +13,10 @@ from tests.browser.hub import HubProcess
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def box(place: Locator) -> dict[str, Any]:
-    found = await place.bounding_box()
-    assert found is not None
-    return dict(found)
+async def box(locator: Locator) -> dict[str, Any]:
+    bounds = await locator.bounding_box()
+    assert bounds is not None
+    return dict(bounds)
 
 
 def edge(page: Page, name: str) -> Locator:
@@ -31,8 +31,8 @@ async def test_list_conversation_and_dock_side_by_side(hub: HubProcess, open_pag
     dock = page.get_by_role("complementary", name="Changes and facts")
     columns = [page.get_by_role("navigation", name="Main"), page.locator(".side"), page.get_by_role("main"), dock]
     places = [await box(column) for column in columns]
-    assert all(one["x"] + one["width"] <= other["x"] + 1 for one, other in pairwise(places))
-    assert all(one["y"] == 0 and one["height"] == 900 for one in places), "no tab bar below"
+    assert all(left["x"] + left["width"] <= right["x"] + 1 for left, right in pairwise(places))
+    assert all(bounds["y"] == 0 and bounds["height"] == 900 for bounds in places), "no tab bar below"
     needs = page.get_by_label("Needs you")
     await expect(needs.get_by_role("article")).to_have_count(0)
     await expect(page.get_by_role("article")).to_have_count(1)
@@ -46,7 +46,7 @@ async def test_the_dock_has_changes_facts_and_cost(hub: HubProcess, open_page: O
     session = await hub.session(prompt="go", title="docked")
     page = await open_page(hub, "wide", path=f"/s/{session}/info")
     await expect(page.get_by_role("log").get_by_role("article")).to_be_visible()
-    (hub.place / "docked.txt").write_text("a new line\n")  # changes count from the session's first prompt on
+    (hub.repository / "docked.txt").write_text("a new line\n")  # changes count from the session's first prompt on
     dock = page.get_by_role("complementary", name="Changes and facts")
     await expect(dock.get_by_role("tab", name="About")).to_have_attribute("aria-selected", "true")
     await expect(page).to_have_url(f"{hub.url}/s/{session}")
@@ -64,21 +64,21 @@ async def test_the_dock_has_changes_facts_and_cost(hub: HubProcess, open_page: O
     await expect(dock).to_have_count(0)
     await page.get_by_role("button", name="Changes").click()
     await expect(dock).to_be_visible()
-    (hub.place / "docked.txt").unlink()
+    (hub.repository / "docked.txt").unlink()
 
 
 async def test_widths_are_dragged_or_typed_and_kept(hub: HubProcess, open_page: OpenPage) -> None:
     session = await hub.session(title="wide and narrow")
     page = await open_page(hub, "wide", path=f"/s/{session}")
     for name, column, by in (("Width of the list", ".side", 60), ("Width of the changes and facts", ".dock", -60)):
-        place, handle = page.locator(column), edge(page, name)
-        before, grip = await box(place), await box(handle)
+        pane, handle = page.locator(column), edge(page, name)
+        before, grip = await box(pane), await box(handle)
         await page.mouse.move(grip["x"] + 4, 400)
         await page.mouse.down()
         await page.mouse.move(grip["x"] + 4 + by, 400, steps=4)
         await page.mouse.up()
         await expect(handle).to_have_attribute("aria-valuenow", str(round(before["width"]) + 60))
-        dragged = await box(place)
+        dragged = await box(pane)
         assert dragged["width"] == pytest.approx(before["width"] + 60, abs=2)
         await handle.focus()
         await page.keyboard.press("ArrowRight" if by > 0 else "ArrowLeft")
@@ -88,11 +88,11 @@ async def test_widths_are_dragged_or_typed_and_kept(hub: HubProcess, open_page: 
         await expect(handle).to_have_attribute("aria-valuenow", least)
         await page.reload()
         await expect(handle).to_have_attribute("aria-valuenow", least)
-        assert (await box(place))["width"] == pytest.approx(int(least), abs=1)
+        assert (await box(pane))["width"] == pytest.approx(int(least), abs=1)
         await handle.focus()
         await page.keyboard.press("Enter")
         await expect(handle).to_have_attribute("aria-valuenow", str(round(before["width"])))
-        assert (await box(place))["width"] == pytest.approx(before["width"], abs=1)
+        assert (await box(pane))["width"] == pytest.approx(before["width"], abs=1)
 
 
 async def test_everything_by_keyboard(hub: HubProcess, open_page: OpenPage) -> None:
@@ -133,7 +133,7 @@ async def test_everything_by_keyboard(hub: HubProcess, open_page: OpenPage) -> N
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("log").get_by_text("“not by keys”")).to_be_visible()
     answers = await hub.answers(session)
-    assert [one["decision"] for one in answers[:2]] == ["allow", "deny"]
+    assert [answer["decision"] for answer in answers[:2]] == ["allow", "deny"]
     await page.goto(f"{hub.url}/s/{other}")
     await expect(page.get_by_label("Message", exact=True)).to_be_visible()
     await page.keyboard.press("r")

@@ -50,9 +50,9 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubPro
     await hub.fill("long-ago", [TurnStarted("Look.", "gone", (old,)), Text("Seen."), Done("success")])
     await hub.fill("shown", [TurnStarted("Plot it.", "p1"), Text(SHOWN), Done("success")])
     async with hub:
-        (hub.place / "docs").mkdir()
-        (hub.place / "docs" / "my plot.png").write_bytes(base64.b64decode(PIXEL))
-        (hub.place / "docs" / "fake.png").write_text("<svg onload=alert(1)>")
+        (hub.repository / "docs").mkdir()
+        (hub.repository / "docs" / "my plot.png").write_bytes(base64.b64decode(PIXEL))
+        (hub.repository / "docs" / "fake.png").write_text("<svg onload=alert(1)>")
         (hub.root / "secret.png").write_bytes(base64.b64decode(PIXEL))
         yield hub
 
@@ -120,7 +120,7 @@ async def test_the_first_prompt_of_a_session_has_images(hub: HubProcess, open_pa
     await expect(form.get_by_role("alert")).to_contain_text("takes text only")
     await expect(start).to_be_disabled()
     await form.get_by_role("radio", name="seer").check()
-    await form.get_by_label("Directory", exact=True).fill(str(hub.place))
+    await form.get_by_label("Directory", exact=True).fill(str(hub.repository))
     await start.click()
     image = page.get_by_role("log").get_by_role("button", name="first.png").locator("img")
     await expect(image).to_be_visible()

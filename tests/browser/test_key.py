@@ -42,8 +42,8 @@ async def test_a_server_on_another_port_gets_no_key(hub: HubProcess, open_page: 
     await page.goto(await hub.login())  # once more: the browser would drop a cookie that comes with an answer unasked
     await page.reload()
     await page.locator('.connection[data-hub="online"]').first.wait_for()
-    assert [one.status for one in answers if one.url.endswith("/api/v1/login")] == [200]
-    assert not [one.url for one in answers if "set-cookie" in await one.all_headers()]
+    assert [answer.status for answer in answers if answer.url.endswith("/api/v1/login")] == [200]
+    assert not [answer.url for answer in answers if "set-cookie" in await answer.all_headers()]
     assert await page.context.cookies() == []
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:

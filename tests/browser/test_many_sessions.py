@@ -31,7 +31,7 @@ async def put(hub: HubProcess, *records: SessionRecord, remove: tuple[int, ...] 
     (hub.root / "state").mkdir(mode=0o700, exist_ok=True)
     async with open_bus(f"sqlite://{hub.root}/state/bus.db") as bus:
         table = bus.table(SESSIONS)
-        await asyncio.gather(*(table.put(one.id, msgspec.json.encode(one)) for one in records))
+        await asyncio.gather(*(table.put(session.id, msgspec.json.encode(session)) for session in records))
         await asyncio.gather(*(table.delete(f"task-{number}") for number in remove))
 
 
@@ -99,14 +99,14 @@ async def test_an_old_one_is_opened_by_its_address(hub: HubProcess, open_page: O
 async def test_after_a_sleep_what_was_removed_meanwhile_is_gone(hub: HubProcess, open_page: OpenPage) -> None:
     page = await open_page(hub)
     search = page.get_by_role("searchbox", name="Filter sessions")
-    found = page.locator(".session strong")
+    titles = page.locator(".session strong")
     status = page.locator(".sessions > [role=status]")
     await search.fill("Task-050")
-    await expect(found).to_have_count(10)
+    await expect(titles).to_have_count(10)
     await hub.kill()
     await put(hub, record(502, "Task-0502, renamed."), record(COUNT, "Task-0509b."), remove=(503, 504))
     await hub.start()
-    await expect(found).to_have_text(
+    await expect(titles).to_have_text(
         [f"Task-050{mark}" for mark in ("9b.", "9.", "8.", "7.", "6.", "5.", "2, renamed.", "1.", "0.")]
     )
     await expect(status).to_have_text("")

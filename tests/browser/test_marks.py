@@ -51,7 +51,7 @@ async def test_what_the_phone_reads_is_read_on_the_desktop(hub: HubProcess, open
     await desktop.get_by_role("button", name="Pin: never mind").click()
     await phone.get_by_role("button", name="Back to all sessions").click()
     await expect(phone.get_by_label("Pinned").get_by_text("never mind")).to_be_visible()
-    marks = {one["id"]: one for one in await hub.request("GET", "session-marks")}
+    marks = {mark["id"]: mark for mark in await hub.request("GET", "session-marks")}
     assert marks == {
         session: {"id": session, "seen_turns": 1, "pinned": False},
         other: {"id": other, "seen_turns": 0, "pinned": True},

@@ -39,7 +39,7 @@ async def harness(hub: HubProcess, session: str) -> AsyncGenerator[Agent, None]:
     headers = {
         "X-Tieline-Harness": "codex",
         "X-Tieline-Session": session,
-        "X-Tieline-Cwd": str(hub.place),
+        "X-Tieline-Cwd": str(hub.repository),
         "Accept": "application/json, text/event-stream",
     }
     way = httpx2.AsyncHTTPTransport(uds=socket, verify=False)

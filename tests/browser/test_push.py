@@ -67,19 +67,19 @@ async def ready(page: Page, hub: HubProcess) -> tuple[Worker, Any, str]:
     """The service worker, a devtools session, and the worker's registration."""
     await page.context.grant_permissions(["notifications"], origin=hub.url)
     devtools: Any = await page.context.new_cdp_session(page)
-    found: list[str] = []
+    ids: list[str] = []
 
     def registered(event: dict[str, Any]) -> None:
-        found.extend(one["registrationId"] for one in event["registrations"])
+        ids.extend(registration["registrationId"] for registration in event["registrations"])
 
     devtools.on("ServiceWorker.workerRegistrationUpdated", registered)
     await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
     await devtools.send("ServiceWorker.enable")
     await page.wait_for_function("() => navigator.serviceWorker.controller !== null")
-    await eventually(lambda: bool(found and page.context.service_workers), "no service worker was told of")
+    await eventually(lambda: bool(ids and page.context.service_workers), "no service worker was told of")
     worker = page.context.service_workers[0]
     await worker.evaluate(WATCH)
-    return worker, devtools, found[-1]
+    return worker, devtools, ids[-1]
 
 
 async def pushed(
@@ -89,35 +89,37 @@ async def pushed(
     when this returns."""
 
     record = msgspec.convert(ask, AskRecord)
-    told = notice(AskPending(ask=record, agent="careful", machine="laptop"), content=whole, now=record.created_at)
-    data = msgspec.json.encode(told).decode()
+    notification = notice(
+        AskPending(ask=record, agent="careful", machine="laptop"), content=whole, now=record.created_at
+    )
+    data = msgspec.json.encode(notification).decode()
     message = {"origin": hub.url, "registrationId": registration, "data": data}
     await devtools.send("ServiceWorker.deliverPushMessage", message)
     async with asyncio.timeout(WAIT_S):
         await worker.evaluate(DISPLAYED)
-    return told.tag
+    return notification.tag
 
 
 async def ask_of(hub: HubProcess, session: str, page: Page) -> dict[str, Any]:
     """The session's ask, once the page knows it too."""
     card = page.get_by_label("Needs you").get_by_role("article").filter(has=page.locator(f"a[href='/s/{session}']"))
     await expect(card).to_be_visible()
-    return next(one for one in await hub.request("GET", "asks") if one["session"] == session)
+    return next(pending for pending in await hub.request("GET", "asks") if pending["session"] == session)
 
 
 async def shown(worker: Worker, tag: str, *, count: int = 1) -> list[dict[str, Any]]:
     """The notifications with this tag, once there are so many: browsers tell nobody when one appears."""
-    found: list[dict[str, Any]] = []
+    notifications: list[dict[str, Any]] = []
 
     async def there() -> bool:
-        nonlocal found
-        found = await worker.evaluate(SHOWN, tag)
-        return len(found) == count
+        nonlocal notifications
+        notifications = await worker.evaluate(SHOWN, tag)
+        return len(notifications) == count
 
     async with asyncio.timeout(WAIT_S):
         while not await there():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-    return found
+    return notifications
 
 
 class Notified(NamedTuple):
@@ -161,26 +163,26 @@ async def test_allow_and_deny_on_the_notification(hub: HubProcess, open_page: Op
 
 async def test_nothing_is_allowed_by_a_notification_that_does_not_show_it(hub: HubProcess, open_page: OpenPage) -> None:
     """Also where the browser kept the button of an older page's notification."""
-    one = await notified(hub, open_page, "careful")
-    await one.tap("allow")
-    await expect(one.page).to_have_url(f"{hub.url}/s/{one.session}")
-    assert (await hub.request("GET", f"asks/{one.ask}"))["status"] == "pending"
+    notification = await notified(hub, open_page, "careful")
+    await notification.tap("allow")
+    await expect(notification.page).to_have_url(f"{hub.url}/s/{notification.session}")
+    assert (await hub.request("GET", f"asks/{notification.ask}"))["status"] == "pending"
 
 
 async def test_a_tap_opens_the_session_and_a_destructive_ask_is_not_allowed_blindly(
     hub: HubProcess, open_page: OpenPage
 ) -> None:
-    one = await notified(hub, open_page, "remover", whole=True)
-    await one.tap("allow")
-    await expect(one.page).to_have_url(f"{hub.url}/s/{one.session}")
-    assert (await hub.request("GET", f"asks/{one.ask}"))["status"] == "pending"
-    await expect(one.page.get_by_role("log").get_by_role("button", name="Hold to allow")).to_be_visible()
+    notification = await notified(hub, open_page, "remover", whole=True)
+    await notification.tap("allow")
+    await expect(notification.page).to_have_url(f"{hub.url}/s/{notification.session}")
+    assert (await hub.request("GET", f"asks/{notification.ask}"))["status"] == "pending"
+    await expect(notification.page.get_by_role("log").get_by_role("button", name="Hold to allow")).to_be_visible()
 
 
 async def test_an_answer_elsewhere_takes_the_notification_away(hub: HubProcess, open_page: OpenPage) -> None:
-    one = await notified(hub, open_page, "careful")
-    await hub.request("POST", f"asks/{one.ask}/answer", {"decision": "allow"})
-    await shown(one.worker, one.tag, count=0)
+    notification = await notified(hub, open_page, "careful")
+    await hub.request("POST", f"asks/{notification.ask}/answer", {"decision": "allow"})
+    await shown(notification.worker, notification.tag, count=0)
 
 
 async def test_one_that_comes_while_others_are_taken_away(hub: HubProcess, open_page: OpenPage) -> None:

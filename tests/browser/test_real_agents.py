@@ -77,14 +77,14 @@ async def test_first_approved_edit(scene: Scene, open_page: OpenPage, shot: Shot
     hub, rigs = scene
     rig = rigs[agent]
     name = f"{agent.lower().replace(' ', '-')}.txt"
-    target = hub.place / name
+    target = hub.repository / name
     path = str(target) if agent in ("Claude Code", "Gemini", "OpenCode") else name
     rig.model.reset()
     rig.play([Write(path, "written by a real agent\n")], [Say("It is written.")])
     page = await open_page(hub, size)
     await page.get_by_role("link", name="New", exact=True).click()
     sheet = page.get_by_role("dialog", name="New session")
-    await sheet.get_by_label("Directory", exact=True).fill(str(hub.place))
+    await sheet.get_by_label("Directory", exact=True).fill(str(hub.repository))
     await sheet.get_by_role("radio", name=re.compile(f"^{agent}")).check()
     if model := rig.options.get("model"):
         await sheet.get_by_label("Model").fill(model)
@@ -104,13 +104,13 @@ async def test_first_approved_edit(scene: Scene, open_page: OpenPage, shot: Shot
 async def test_files_and_commands_of_the_agent(scene: Scene, open_page: OpenPage) -> None:
     hub, rigs = scene
     rig = rigs["Claude Code"]
-    place = hub.root / "shouting"  # of its own: the other tests' agents need no such command
-    commands = place / ".claude" / "commands"
+    project = hub.root / "shouting"  # of its own: the other tests' agents need no such command
+    commands = project / ".claude" / "commands"
     commands.mkdir(parents=True)
     (commands / "shout.md").write_text("Say this as loud as you can: $ARGUMENTS\n")
     rig.model.reset()
     rig.play([Say("A dot, and a function.")], [Say("Is that loud enough?")])
-    session = await hub.session("claude-code", cwd=str(place), policy="full")  # a repository's own count there
+    session = await hub.session("claude-code", cwd=str(project), policy="full")  # a repository's own count there
     page = await open_page(hub, path=f"/s/{session}")
     thread = page.get_by_role("log", name="Conversation")
     box = page.get_by_label("Message", exact=True)
@@ -148,7 +148,7 @@ async def test_steer_in_the_middle_of_a_turn(scene: Scene, open_page: OpenPage) 
     await page.get_by_label("Message", exact=True).fill("take the blue one")
     await page.get_by_role("button", name=re.compile("Steer")).click()
     await expect(page.get_by_label("Waiting prompts")).to_have_count(0)
-    (hub.place / "go").touch()
+    (hub.repository / "go").touch()
     await expect(thread.get_by_text("As you say: blue.")).to_be_visible(timeout=SLOW_MS)
     await eventually(lambda: "take the blue one" in rig.heard(), "the model was not told what was steered")
-    (hub.place / "go").unlink()
+    (hub.repository / "go").unlink()

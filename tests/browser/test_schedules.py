@@ -41,7 +41,7 @@ async def test_from_adding_one_to_removing_it(hub: HubProcess, open_page: OpenPa
     await expect(coming.first).to_contain_text(re.compile("0?9:30"))
     await sheet.get_by_label("Prompt").fill("Look at the new issues")
     await sheet.get_by_label("Agent").select_option("clerk")
-    await sheet.get_by_label("Directory").fill(str(hub.place))
+    await sheet.get_by_label("Directory").fill(str(hub.repository))
     await sheet.get_by_label("While the run before goes on").select_option("Run afterwards")
     await sheet.get_by_label("Each run in a git worktree of its own").check()
     await sheet.get_by_role("button", name="Add").click()

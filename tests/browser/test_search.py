@@ -23,14 +23,14 @@ def conversation() -> list[Event]:
     events: list[Event] = []
     for turn in range(TURNS):
         far = turn == FAR
-        said = "Here sleeps the **quokka**." if far else f"Step {turn} is done.\n\nIt took a while."
+        text = "Here sleeps the **quokka**." if far else f"Step {turn} is done.\n\nIt took a while."
         events += [
             TurnStarted(f"step {turn}", f"p{turn}"),
             ToolUse(f"t{turn}", "Bash", Command(f"make step-{turn}")),
             *([Ask("a1", "permission", tool="t3", action=Command("make wombat"), reason="for the wombat")] * far),
             *([Answer("a1", "deny", by="Phone", reason="leave the wombat alone")] * far),
             ToolResult(f"t{turn}", "ok", "a platypus\n" * 3 if far else f"{turn} is made"),
-            Text(said, item=f"i{turn}"),
+            Text(text, item=f"i{turn}"),
             Done("success"),
         ]
     return events

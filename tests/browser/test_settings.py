@@ -68,9 +68,9 @@ async def test_every_page_with_text_of_twice_the_size(hub: HubProcess, shot: Sho
 
 
 async def test_a_revoked_device_is_out_at_once(hub: HubProcess, open_page: OpenPage) -> None:
-    before = {one["id"] for one in await hub.request("GET", "devices")}
+    before = {device["id"] for device in await hub.request("GET", "devices")}
     phone, desktop = await open_page(hub), await open_page(hub, "desktop", path="/settings")
-    first = min(one["id"] for one in await hub.request("GET", "devices") if one["id"] not in before)
+    first = min(device["id"] for device in await hub.request("GET", "devices") if device["id"] not in before)
     await phone.goto(f"{hub.url}/settings")
     await phone.get_by_role("button", name="Add a phone or browser").click()
     link = str(await phone.get_by_label("Devices").locator("pre.command").text_content())
@@ -110,7 +110,7 @@ async def test_machines_show_their_agents_and_their_readiness(hub: HubProcess, o
     await expect(machines.get_by_text("online")).to_be_visible()
     await expect(machines.get_by_role("listitem").filter(has_text="Demo").locator(".dot.good").first).to_be_visible()
     node = (await hub.request("GET", "nodes"))[0]
-    (torn,) = (one for one in node["agents"] if one["name"] == "torn")
+    (torn,) = (agent for agent in node["agents"] if agent["name"] == "torn")
     assert torn["found"] and not torn.get("ready")
     row = machines.get_by_role("listitem").filter(has=page.locator(".dot.bad")).filter(has_text="torn")
     await expect(row.last).to_contain_text(torn.get("hint") or torn["problem"])
@@ -148,11 +148,11 @@ async def test_another_phone_is_let_in_by_its_camera(hub: HubProcess, open_page:
 
 async def test_an_address_that_nobody_else_reaches_is_no_code(hub: HubProcess, open_page: OpenPage) -> None:
     page = await open_page(hub, path="/settings")
-    for place, button, advice in (
+    for label, button, advice in (
         ("Devices", "Add a phone or browser", "tieline phone"),
         ("Machines", "Join a machine", "tieline up --host 0.0.0.0"),
     ):
-        section = page.get_by_label(place)
+        section = page.get_by_label(label)
         await section.get_by_role("button", name=button).click()
         await expect(section.locator("pre.command")).to_contain_text(f"{hub.url}/#")
         await expect(section.get_by_text("Only the hub’s own machine reaches this address.")).to_be_visible()

@@ -36,7 +36,7 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubPro
         yield hub
 
 
-async def place(of: Locator) -> tuple[float, float]:
+async def position(of: Locator) -> tuple[float, float]:
     box = await of.bounding_box()
     assert box is not None
     return round(box["x"]), round(box["y"])
@@ -51,10 +51,10 @@ async def test_a_decision_stays_while_the_agent_goes_on(hub: HubProcess, open_pa
     thread = page.get_by_role("log", name="Conversation")
     allow = thread.get_by_role("button", name="Allow once")
     await expect(allow).to_be_in_viewport(ratio=1)
-    before = await place(allow)
+    before = await position(allow)
     await asyncio.to_thread(pipe.write_text, "go on")
     await expect(thread.get_by_role("article")).to_have_count(2)
-    assert await place(allow.first) == before
+    assert await position(allow.first) == before
     await expect(page.get_by_role("button", name="Jump to latest")).to_be_visible()
 
     form = thread.get_by_role("article").first

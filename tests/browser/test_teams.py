@@ -83,9 +83,9 @@ async def fill_long_conversation(hub: HubProcess) -> None:
         began = p.TurnBegan(
             turn=turn, member=name, session="s", prompt=f"p{turn}", text="x" * 5000, seen=0, at=began_at + turn
         )
-        said = HOSTILE if turn == LONG // 2 - 2 else f"Words of turn {turn}."
+        words = HOSTILE if turn == LONG // 2 - 2 else f"Words of turn {turn}."
         markers = p.Markers(next=(p.NextSpeaker(other),))
-        whole = f"{said}\n[NEXT: {other}]"
+        whole = f"{words}\n[NEXT: {other}]"
         ended = p.TurnEnded(
             turn=turn, member=name, status="success", text=whole, cost_usd=0.01, markers=markers, at=began_at + turn
         )
@@ -99,7 +99,8 @@ async def fill_long_conversation(hub: HubProcess) -> None:
 
 async def start(hub: HubProcess, *agents: str, name: str, task: str, **limits: Any) -> str:
     members: list[dict[str, Any]] = [
-        {"name": each, "agent": each, "cwd": str(hub.place), "policy": "ask", "role": f"the {each}"} for each in agents
+        {"name": each, "agent": each, "cwd": str(hub.repository), "policy": "ask", "role": f"the {each}"}
+        for each in agents
     ]
     members.append({"name": "alice", "human": True})
     team = {"name": name, "members": members, "conversation": limits}
@@ -110,7 +111,7 @@ def log(page: Page) -> Locator:
     return page.get_by_role("log", name="Conversation")
 
 
-def said(page: Page, name: str) -> Locator:
+def message_of(page: Page, name: str) -> Locator:
     return log(page).get_by_role("article", name=f"{name} said")
 
 
@@ -134,9 +135,9 @@ async def test_from_the_list_to_the_end(hub: HubProcess, open_page: OpenPage, sh
     await row.click()
 
     await expect(page.get_by_role("heading", name="shop", exact=True)).to_be_visible()
-    await expect(said(page, "architect").locator("strong", has_text="plan")).to_be_visible()
-    await expect(said(page, "architect")).not_to_contain_text("[NEXT")
-    await expect(said(page, "architect").locator(".steering")).to_contain_text("developer, reviewer, tester")
+    await expect(message_of(page, "architect").locator("strong", has_text="plan")).to_be_visible()
+    await expect(message_of(page, "architect")).not_to_contain_text("[NEXT")
+    await expect(message_of(page, "architect").locator(".steering")).to_contain_text("developer, reviewer, tester")
     ask = log(page).get_by_role("article", name="Run this command?")
     await expect(ask.get_by_label("Command")).to_have_text("touch built")
     says = log(page).get_by_role("article", name="developer says")
@@ -151,24 +152,24 @@ async def test_from_the_list_to_the_end(hub: HubProcess, open_page: OpenPage, sh
     await queue(page).nth(1).get_by_role("button", name="Move tester up").press("Enter")
     await expect(queue(page)).to_have_text(["tester", "reviewer"])
     await expect(page.get_by_role("button", name="Move tester up")).to_be_focused()
-    await said(page, "architect").get_by_role("button", name="architect").click()
+    await message_of(page, "architect").get_by_role("button", name="architect").click()
     await expect(page.get_by_label("Who should answer").get_by_role("button", pressed=True)).to_have_text("architect")
     await page.get_by_label("Message", exact=True).fill("Keep it small.")
     await page.get_by_role("button", name="Send").click()
-    await expect(said(page, "alice")).to_contain_text("Keep it small.")
+    await expect(message_of(page, "alice")).to_contain_text("Keep it small.")
     await expect(queue(page)).to_have_text(["tester", "reviewer", "architect"])
     await expect(page.get_by_label("Who should answer").get_by_role("button", pressed=True)).to_have_count(0)
     await page.get_by_role("button", name="Remove reviewer from the queue").click()
     await expect(queue(page)).to_have_text(["tester", "architect"])
 
     await ask.get_by_role("button", name="Allow once").click()
-    await expect(said(page, "developer")).to_contain_text("It is built.")
-    assert (hub.place / "built").exists()
-    await expect(said(page, "tester")).to_have_count(0)  # it is on hold
+    await expect(message_of(page, "developer")).to_contain_text("It is built.")
+    assert (hub.repository / "built").exists()
+    await expect(message_of(page, "tester")).to_have_count(0)  # it is on hold
     await shot(page, "team-phone-held")
     await page.get_by_role("button", name="Resume").click()
-    await expect(said(page, "tester")).to_contain_text("Tests pass.")
-    await expect(said(page, "architect")).to_have_count(2)
+    await expect(message_of(page, "tester")).to_contain_text("Tests pass.")
+    await expect(message_of(page, "architect")).to_have_count(2)
     await expect(state(page)).to_have_text("Needs you")
     await expect(log(page).get_by_text("Waits for alice")).to_be_visible()
 
@@ -195,7 +196,7 @@ async def test_from_the_list_to_the_end(hub: HubProcess, open_page: OpenPage, sh
     await expect(state(page)).to_have_text("Needs you")
     await page.get_by_label("Message", exact=True).fill("A little more.")
     await page.get_by_role("button", name="Send").click()
-    await expect(said(page, "architect").last).to_contain_text("We go on.")
+    await expect(message_of(page, "architect").last).to_contain_text("We go on.")
     await expect(log(page)).to_contain_text("Ended: done, says architect")
     await page.reload()
     speakers = log(page).locator(".said .speaker")
@@ -236,7 +237,7 @@ async def test_what_happens_during_a_break_is_there_once_and_in_order(hub: HubPr
 
     await page.route("**/actions", lose_the_answer)
     await page.get_by_role("button", name="Send").click()
-    await expect(said(page, "quiet").last).to_contain_text("I see.")
+    await expect(message_of(page, "quiet").last).to_contain_text("I see.")
     async with page.expect_request("**/actions") as again:
         await page.reload()
     assert lost == [(await again.value).headers["idempotency-key"]], "the hub recognises it"
@@ -287,14 +288,14 @@ async def test_a_team_is_started_from_its_file(
     path = tmp_path / "team.toml"
     path.write_text(STARTED)
     await form.get_by_label("Or open a file").set_input_files(path)
-    await form.get_by_label("Directory").fill(str(hub.place))
+    await form.get_by_label("Directory").fill(str(hub.repository))
     await form.get_by_role("button", name="Check").click()
     await expect(form.get_by_role("status")).to_have_text("The file is valid: started, 1 agent and 1 person.")
     await form.get_by_label("Task").fill("Ask me.")
     await shot(page, "new-team-phone")
     await form.get_by_role("button", name="Start").click()
     await expect(page.get_by_role("heading", name="started", exact=True)).to_be_visible()
-    await expect(said(page, "quiet")).to_contain_text("What is it?")
+    await expect(message_of(page, "quiet")).to_contain_text("What is it?")
     assert await form.count() == 0
 
 

@@ -70,7 +70,7 @@ class Walk:
     # --- the steps ---
 
     async def step_01_the_agent_is_found(self) -> None:
-        (agent,) = (one for one in await self.json("agents") if one["name"] == "claude-code")
+        (agent,) = (agent for agent in await self.json("agents") if agent["name"] == "claude-code")
         assert agent["found"], agent
 
     async def step_02_the_demo_leads_on(self) -> None:
@@ -91,16 +91,16 @@ class Walk:
         self.port = status["url"].rpartition(":")[2]
 
     async def step_05_the_phone_is_let_in(self) -> None:
-        found = re.search(r"http://\S+#login=\S+", await self.tieline("pair"))
-        assert found, "a link to open, or to scan"
+        link = re.search(r"http://\S+#login=\S+", await self.tieline("pair"))
+        assert link, "a link to open, or to scan"
         context = await self.browser.new_context(
             viewport=SIZES["iphone"], has_touch=True, is_mobile=True, reduced_motion="reduce"
         )
         context.set_default_timeout(SLOW_MS)
         self.phone = await context.new_page()
-        await self.phone.goto(found[0])
+        await self.phone.goto(link[0])
         await expect(self.phone.get_by_text("No sessions yet")).to_be_visible(timeout=SLOW_MS)
-        assert [one.get("kind") for one in await self.json("devices")] == [None, "page"]
+        assert [device.get("kind") for device in await self.json("devices")] == [None, "page"]
 
     async def step_06_a_session_in_a_worktree_is_started_on_the_phone(self) -> None:
         self.rig.play([Run(f"cat > notes.md <<'END'\n{NOTE}END")], [Say("The note is written.")])

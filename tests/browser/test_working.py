@@ -178,7 +178,7 @@ async def test_destructive_asks_are_held(hub: HubProcess, open_page: OpenPage) -
     button = ask.get_by_role("button", name="Hold to allow")
     await button.click()  # not held: nothing is decided
     await expect(ask.get_by_role("button", name="Hold, or press again")).to_be_visible()
-    assert [one["session"] for one in await hub.request("GET", "asks")] == [session]
+    assert [pending["session"] for pending in await hub.request("GET", "asks")] == [session]
     hold = ask.get_by_role("button", name="Hold, or press again")
     await hold.dispatch_event("pointerdown", {"button": 0})
     await expect(ask.locator(".delivery")).to_contain_text("Allowed")

@@ -21,7 +21,7 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubPro
     hub.agent("maker", [Run("echo one > one.txt")], [Say("Made.")])
     async with hub:
         for name, value in (("user.name", "Ada"), ("user.email", "ada@example.com")):
-            git(hub.place, "config", name, value)
+            git(hub.repository, "config", name, value)
         yield hub
 
 
@@ -31,7 +31,7 @@ async def test_from_the_checkbox_to_the_merge(hub: HubProcess, open_page: OpenPa
     branch = f"try-{size}"
     await page.get_by_label("First prompt").fill("Make one")
     await page.get_by_role("radio", name="maker").check()
-    await page.get_by_label("Directory", exact=True).fill(str(hub.place))
+    await page.get_by_label("Directory", exact=True).fill(str(hub.repository))
     await page.get_by_role("radio", name="Full").check()
     await expect(page.get_by_label("Branch")).to_have_count(0)
     await page.get_by_role("checkbox", name="Work in a git worktree of its own").check()
@@ -40,7 +40,7 @@ async def test_from_the_checkbox_to_the_merge(hub: HubProcess, open_page: OpenPa
     await page.get_by_role("button", name="Start").click()
     await page.wait_for_url("**/s/*")
     await expect(page.locator(".thread-scroll")).to_contain_text("Made.")
-    assert not (hub.place / "one.txt").exists()
+    assert not (hub.repository / "one.txt").exists()
 
     session = page.url.rpartition("/")[2]
     await page.goto(f"{hub.url}/s/{session}/info")
@@ -57,23 +57,23 @@ async def test_from_the_checkbox_to_the_merge(hub: HubProcess, open_page: OpenPa
     await expect(panel).to_contain_text("1 file committed. Merged into main.")
     await expect(panel).to_contain_text("The next prompt makes it again")
     await expect(panel.get_by_role("button", name="Merge")).to_have_count(0)
-    assert (hub.place / "one.txt").read_text() == "one\n"
-    (hub.place / "one.txt").unlink()
-    git(hub.place, "commit", "-qam", "without it")
+    assert (hub.repository / "one.txt").read_text() == "one\n"
+    (hub.repository / "one.txt").unlink()
+    git(hub.repository, "commit", "-qam", "without it")
 
 
 async def test_a_conflict_is_told_and_changes_nothing(hub: HubProcess, open_page: OpenPage) -> None:
     id = await hub.session("maker", id="conflict", prompt="Make one", policy="full", worktree=True)
     record = await hub.request("GET", f"sessions/{id}")
     assert record["worktree"]["branch"] == "tieline/make-one-nflict", "by the first prompt"
-    (hub.place / "one.txt").write_text("mine\n")
+    (hub.repository / "one.txt").write_text("mine\n")
     page = await open_page(hub, path=f"/s/{id}/info")
     panel = page.get_by_role("region", name="Worktree")
     await expect(panel).to_contain_text("1 file not committed")
     await panel.get_by_role("button", name="Merge").click()
     await panel.get_by_role("group", name="Merge: confirm").get_by_role("button", name="Merge").click()
     await expect(panel.get_by_role("alert")).to_contain_text("has changes of its own in one.txt")
-    assert (hub.place / "one.txt").read_text() == "mine\n"
+    assert (hub.repository / "one.txt").read_text() == "mine\n"
     await panel.get_by_role("button", name="Discard").click()
     await panel.get_by_role("group", name="Discard: confirm").get_by_role("button", name="Discard").click()
     await expect(panel).to_contain_text("git branch tieline/make-one-nflict refs/tieline/discarded/conflict")

@@ -203,7 +203,7 @@ class Agent:
 
     async def do_beyond(self, path: str) -> None:
         """What we never declared."""
-        told: list[str] = []
+        outcomes: list[str] = []
         for call in (
             self.client.read_text_file(session_id=self.id, path=path),
             self.client.write_text_file(session_id=self.id, path=path, content="x"),
@@ -212,10 +212,10 @@ class Agent:
         ):
             try:
                 await call
-                told.append("done")
+                outcomes.append("done")
             except acp.RequestError as error:
-                told.append(str(error.code))
-        await self.say(" ".join(told))
+                outcomes.append(str(error.code))
+        await self.say(" ".join(outcomes))
 
     async def do_odd(self, _: str) -> None:
         await self.raw({"sessionUpdate": "from_the_future", "more": [1, 2]})

@@ -17,18 +17,18 @@ COMMANDS_NOT_ALLOWED = pytest.mark.parametrize(
 class HostileRepository:
     """`write` its files; `ran` says what of them ran."""
 
-    def __init__(self, place: Path, outside: Path) -> None:
-        self.place = place
+    def __init__(self, path: Path, outside: Path) -> None:
+        self.path = path
         self._ran = outside / "ran"
         self._ran.mkdir()
-        (place / ".git").mkdir(parents=True, exist_ok=True)
+        (path / ".git").mkdir(parents=True, exist_ok=True)
 
     @property
     def ran(self) -> set[str]:
         return {path.name for path in self._ran.iterdir()}
 
     def write(self, name: str, content: str | dict[str, Any]) -> Path:
-        path = self.place / name
+        path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content if isinstance(content, str) else json.dumps(content))
         return path

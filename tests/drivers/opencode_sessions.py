@@ -24,11 +24,11 @@ async def kept_open(home: Path) -> AsyncGenerator[OpenCodeRig, None]:
         yield rig
 
 
-def open_(rig: Rig, place: Path, **options: Any) -> Session:
+def open_(rig: Rig, cwd: Path, **options: Any) -> Session:
     chosen: dict[str, Any] = {"policy": "full", **rig.options, **options}
-    return open_session(rig.driver, cwd=place, **chosen)
+    return open_session(rig.driver, cwd=cwd, **chosen)
 
 
-async def one_turn(rig: Rig, place: Path, **options: Any) -> list[Event]:
-    async with open_(rig, place, **options) as session:
+async def one_turn(rig: Rig, cwd: Path, **options: Any) -> list[Event]:
+    async with open_(rig, cwd, **options) as session:
         return await collect(session.turn("go"))

@@ -22,7 +22,7 @@ def program(path: Path, content: str = TELLS) -> str:
     return str(path)
 
 
-def said(tmp_path: Path, content: str, **env: str) -> str:
+def output(tmp_path: Path, content: str, **env: str) -> str:
     started = program(tmp_path / "a folder's" / "started", content)
     argv = [started, "auth", "status", "--json"]
     return subprocess.check_output(argv, env=env, text=True, timeout=30).strip()
@@ -41,26 +41,28 @@ def test_it_is_the_one_that_came_with_the_adapter(tmp_path: Path, libc: str, mon
     for command in (("claude-agent-acp",), ("node", adapter)):
         content = claude_without_repository(command, {"PATH": path})
         claude = claudes[bool(libc)]
-        assert said(tmp_path, content, PATH=path) == f"{claude} --setting-sources user auth status --json []"
+        assert output(tmp_path, content, PATH=path) == f"{claude} --setting-sources user auth status --json []"
 
 
 def test_a_persons_own_is_kept(tmp_path: Path) -> None:
     own = program(tmp_path / "my claude")
     content = claude_without_repository(("claude-agent-acp",), {ENV: own})
-    assert said(tmp_path, content, **{ENV: "itself"}) == f"{own} --setting-sources user auth status --json []"
+    assert output(tmp_path, content, **{ENV: "itself"}) == f"{own} --setting-sources user auth status --json []"
 
 
 def test_one_that_is_a_script_is_run_by_node(tmp_path: Path) -> None:
     content = claude_without_repository(("claude-agent-acp",), {ENV: "/my/claude.mjs"})
     node = program(tmp_path / "bin" / "node")
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    assert said(tmp_path, content, PATH=path) == (f"{node} /my/claude.mjs --setting-sources user auth status --json []")
+    assert output(tmp_path, content, PATH=path) == (
+        f"{node} /my/claude.mjs --setting-sources user auth status --json []"
+    )
 
 
 def test_an_adapter_that_another_program_starts_is_asked(tmp_path: Path) -> None:
     npx = program(tmp_path / "bin" / "npx")
     content = claude_without_repository((npx, "-y", "the adapter"), {"PATH": ""})
-    assert said(tmp_path, content, **{ENV: "itself"}) == (
+    assert output(tmp_path, content, **{ENV: "itself"}) == (
         f"{npx} -y the adapter --cli --setting-sources user auth status --json []"
     )
 

@@ -105,7 +105,7 @@ def call(kind: str, **fields: Any) -> dict[str, Any]:
     return {"sessionUpdate": "tool_call", "toolCallId": "1", "kind": kind, "status": "in_progress", **fields}
 
 
-def told(preset: str, *updates: dict[str, Any]) -> list[Event]:
+def normalised(preset: str, *updates: dict[str, Any]) -> list[Event]:
     seen: list[Event] = []
     normaliser = AcpNormaliser(PRESETS[preset], "/place")
     normaliser.begin(seen.append)
@@ -116,38 +116,38 @@ def told(preset: str, *updates: dict[str, Any]) -> list[Event]:
 
 
 def test_actions() -> None:
-    place = [{"path": "/place/x.py"}]
+    locations = [{"path": "/place/x.py"}]
     for update, action in [
-        (call("read", title="x.py", locations=place), Read("/place/x.py")),
+        (call("read", title="x.py", locations=locations), Read("/place/x.py")),
         (call("read", title="x.py", rawInput={"filePath": "/y"}), Read("/y")),
         (call("search", title="'TODO'", rawInput={"pattern": "TODO", "path": "src"}), Search("TODO", "src")),
-        (call("delete", title="rm", locations=place), Edit(("/place/x.py",))),
+        (call("delete", title="rm", locations=locations), Edit(("/place/x.py",))),
         (call("execute", title="ls -l"), Command("ls -l")),
         (call("fetch", title='Reading "https://example.com/a".'), Fetch("https://example.com/a")),
         (call("other", title="mcp__github__list", toolCallId="1"), Mcp("github", "list")),
         (call("think", title="thinking"), OtherAction()),
     ]:
-        assert the(told("codex-acp", update), ToolUse).action == action
+        assert the(normalised("codex-acp", update), ToolUse).action == action
     search = call("search", title='Searching the web for: "x"', toolCallId="google_web_search__1")
-    assert isinstance(the(told("gemini", search), ToolUse).action, Fetch), "it leaves the machine"
+    assert isinstance(the(normalised("gemini", search), ToolUse).action, Fetch), "it leaves the machine"
     agent = call("think", title="Look around", toolCallId="invoke_agent__1")
-    assert the(told("gemini", agent), ToolUse).action == Task("Look around")
+    assert the(normalised("gemini", agent), ToolUse).action == Task("Look around")
     mcp = call("other", title="x", toolCallId="mcp_files_read__mcp_files_read_1")
-    assert the(told("gemini", mcp), ToolUse).action == Mcp("files", "read")
+    assert the(normalised("gemini", mcp), ToolUse).action == Mcp("files", "read")
 
 
 def test_a_refusal_by_geminis_own_rules_is_one() -> None:
     """It comes as a failure of a call that nobody has heard of."""
     text = [{"type": "content", "content": {"type": "text", "text": 'Tool execution for "Shell" denied by policy.'}}]
     update = {"sessionUpdate": "tool_call_update", "toolCallId": "run_shell_command__1", "status": "failed"}
-    seen = told("gemini", {**update, "kind": "execute", "content": text})
+    seen = normalised("gemini", {**update, "kind": "execute", "content": text})
     assert the(seen, ToolUse).name == "run_shell_command"
     assert the(seen, ToolResult).status == "denied"
 
 
 def test_geminis_mode_mark_is_no_text() -> None:
     chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "[MODE_UPDATE] plan"}}
-    seen = told("gemini", chunk)
+    seen = normalised("gemini", chunk)
     assert the(seen, Status) == Status("mode", "plan")
     assert not of(seen, Text)
 
@@ -155,4 +155,4 @@ def test_geminis_mode_mark_is_no_text() -> None:
 def test_geminis_failed_command_is_one() -> None:
     text = [{"type": "content", "content": {"type": "text", "text": "Command exited with code: 3"}}]
     update = {"sessionUpdate": "tool_call_update", "toolCallId": "1", "status": "completed", "content": text}
-    assert the(told("gemini", call("execute", title="exit 3"), update), ToolResult).status == "error"
+    assert the(normalised("gemini", call("execute", title="exit 3"), update), ToolResult).status == "error"

@@ -44,10 +44,10 @@ TOLD = ObservedFeatures(resume=True, fork=False, attachments=("image/*",), model
 class Bench:
     """A state directory, and what another process would see of an agent there."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.home = place / "state"
-        self.env = scratch_env(place / "home", path="/usr/bin:/bin")
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "state"
+        self.env = scratch_env(folder / "home", path="/usr/bin:/bin")
 
     @property
     def file(self) -> Path:
@@ -58,7 +58,7 @@ class Bench:
 
     async def run(self, agent: str, config: Config, *prompts: str, env: dict[str, str] | None = None, **options: Any):
         async with open_session(
-            agent, config=config, cwd=self.place, env={**self.env, **(env or {})}, policy="full", **options
+            agent, config=config, cwd=self.folder, env={**self.env, **(env or {})}, policy="full", **options
         ) as session:
             return [await collect(session.turn(prompt)) for prompt in prompts]
 
@@ -75,7 +75,7 @@ async def viewed(agents: AgentInventory) -> tuple[str, set[str]]:
 
 @pytest.mark.slow
 async def test_before_the_first_run_and_after(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = bench.place / "peer"
+    program = bench.folder / "peer"
     program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec echo 9.9\nexec {shlex.join(PEER)}\n')
     program.chmod(0o700)
     config = bench.config(peer={"type": "acp", "command": [str(program)], "can": {"resume": True}})
@@ -117,7 +117,7 @@ async def test_before_the_first_run_and_after(bench: Bench, monkeypatch: pytest.
     await bench.run("peer", config, env={"PEER_BARE": "1"})  # another version of it, say
     assert await viewed(agents) == ("told", (before - {"resume"}) | {"model", "usage"}), "it showed tokens"
     with pytest.raises(Unsupported, match="resume"):  # declared, and still not there
-        open_session("peer", config=config, cwd=bench.place, env=bench.env, policy="full", resume="x")
+        open_session("peer", config=config, cwd=bench.folder, env=bench.env, policy="full", resume="x")
 
     other = bench.config(peer={"type": "acp", "command": ["another-program"]})
     assert features_basis(registry.create("peer", other)) == "unverified", "it is another program by the same name"
@@ -172,8 +172,8 @@ def test_a_file_that_cannot_be_read_is_as_none(bench: Bench) -> None:
     bench.file.mkdir()
     met = ObservedAgents(bench.file)
     met.record("peer", "p", "2", TOLD)
-    found = met.get("peer", "p")
-    assert found is not None and found.version == "2", "what cannot be written is known as long as this lives"
+    record = met.get("peer", "p")
+    assert record is not None and record.version == "2", "what cannot be written is known as long as this lives"
 
 
 def _read(bench: Bench, content: str) -> Observation | None:
@@ -200,8 +200,8 @@ def test_what_is_the_same_is_not_written_again_and_a_choice_of_models_is_not_for
     before = bench.file.stat().st_ino, bench.file.stat().st_mtime_ns
     met.record("peer", "p", "1", ObservedFeatures(resume=True, fork=False, attachments=("image/*",), model=None))
     assert (bench.file.stat().st_ino, bench.file.stat().st_mtime_ns) == before
-    found = met.get("peer", "p")
-    assert found is not None and found.features.model is True
+    record = met.get("peer", "p")
+    assert record is not None and record.features.model is True
 
 
 def test_what_a_session_showed_is_kept_for_its_version(bench: Bench) -> None:

@@ -16,9 +16,9 @@ SIZE = "console.log(require('node:v8').getHeapCodeStatistics().bytecode_and_meta
 """Says how much code is compiled, and its arguments."""
 
 
-def script(place: Path, text: str, name: str = "agent") -> Path:
-    place.mkdir(exist_ok=True)
-    file = place / name
+def script(folder: Path, text: str, name: str = "agent") -> Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / name
     file.write_text(text)
     file.chmod(0o755)
     return file
@@ -70,9 +70,9 @@ def test_it_is_compiled_whole(tmp_path: Path) -> None:
     env = scratch_env(tmp_path / "home", path=f"{tmp_path}/bin:{PATH}")
 
     def run(argv: tuple[str, ...]) -> tuple[int, list[str]]:
-        said = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, check=True, timeout=60)
-        assert said.stderr == b"", "it says nothing of its own"
-        size, *rest = said.stdout.decode().split()
+        process = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, check=True, timeout=60)
+        assert process.stderr == b"", "it says nothing of its own"
+        size, *rest = process.stdout.decode().split()
         return int(size), rest
 
     plain, words = run(("agent", "-m", "x"))

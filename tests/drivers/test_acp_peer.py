@@ -54,10 +54,10 @@ def no(ask: Ask) -> bool:
 
 
 class Bench:
-    def __init__(self, place: Path) -> None:
-        self.place = place / "place"
-        self.place.mkdir()
-        self.env = scratch_env(place / "home", path="/usr/bin:/bin")
+    def __init__(self, folder: Path) -> None:
+        self.cwd = folder / "place"
+        self.cwd.mkdir()
+        self.env = scratch_env(folder / "home", path="/usr/bin:/bin")
 
     def driver(self, command: list[str] | None = None, **options: Any) -> acp.Acp:
         command = command or [sys.executable, str(AGENT)]
@@ -67,7 +67,7 @@ class Bench:
 
     def session(self, *, env: dict[str, str] | None = None, driver: acp.Acp | None = None, **options: Any) -> Session:
         options = {"policy": "ask", **options}
-        return open_session(driver or self.driver(), cwd=self.place, env={**self.env, **(env or {})}, **options)
+        return open_session(driver or self.driver(), cwd=self.cwd, env={**self.env, **(env or {})}, **options)
 
     async def turn(self, prompt: str | Prompt, **options: Any) -> list[Event]:
         async with self.session(**options) as session:
@@ -141,10 +141,10 @@ class TestPeer:
 
     @pytest.mark.slow
     async def test_tools(self, bench: Bench) -> None:
-        seen = await bench.turn(f"tools {bench.place}/a.txt")
+        seen = await bench.turn(f"tools {bench.cwd}/a.txt")
         edit, _, command, fetch = of(seen, ToolUse)
         assert isinstance(edit.action, Edit)
-        assert edit.action.paths == (f"{bench.place}/a.txt",)
+        assert edit.action.paths == (f"{bench.cwd}/a.txt",)
         assert "-two\n+2\n" in edit.action.diff
         assert command.action == Command("make all")
         assert fetch.action == Fetch("http://x.test/")
@@ -209,18 +209,18 @@ class TestPeer:
             return Answer(ask.id, "allow", by="caller", answers=answers)
 
         seen = await bench.turn("question", on_ask=decide)
-        told = json.loads(done(seen).text)
-        assert told["action"] == "accept"
-        assert "blue" in str(told["content"])
-        assert "3" in str(told["content"])
-        assert "True" in str(told["content"]) or "true" in str(told["content"])
+        answer = json.loads(done(seen).text)
+        assert answer["action"] == "accept"
+        assert "blue" in str(answer["content"])
+        assert "3" in str(answer["content"])
+        assert "True" in str(answer["content"]) or "true" in str(answer["content"])
         refused = await bench.turn("question", on_ask=no)
         assert json.loads(done(refused).text)["action"] == "decline"
 
     @pytest.mark.slow
     async def test_what_we_do_not_offer(self, bench: Bench) -> None:
         """Every request gets an answer, and is kept."""
-        seen = await bench.turn(f"beyond {bench.place}/x")
+        seen = await bench.turn(f"beyond {bench.cwd}/x")
         assert done(seen).text == "-32601 -32601 -32601 -32601"
         assert [other.source for other in of(seen, Other)] == [
             "fs/read_text_file",
@@ -228,7 +228,7 @@ class TestPeer:
             "terminal/create",
             "_vendor/thing",
         ]
-        assert not (bench.place / "x").exists()
+        assert not (bench.cwd / "x").exists()
 
     @pytest.mark.slow
     async def test_odd_messages_are_kept(self, bench: Bench) -> None:
@@ -299,7 +299,7 @@ class TestPeer:
         async def nobody(ask: Ask, emit: Emit) -> Answer:
             raise AssertionError("nothing is asked")
 
-        spec = Spec(cwd=str(bench.place), env=bench.env)
+        spec = Spec(cwd=str(bench.cwd), env=bench.env)
         async with bench.driver().open(spec, nobody) as talk:
             await collect(talk.turn(Prompt("later")))
             await eventually(lambda: talk.updates_seen == 5, "what comes late never came")
@@ -329,12 +329,12 @@ class TestPeer:
         }
         driver = bench.driver(mode="careful")
         seen = await bench.turn("seen", driver=driver, model="large", mcp_servers=servers)
-        told = json.loads(done(seen).text)
-        assert told["client"] == "tieline"
-        assert told["fs"] is False
-        assert told["which"] == "large"
-        assert told["mode"] == "careful"
-        local, far = told["servers"]
+        report = json.loads(done(seen).text)
+        assert report["client"] == "tieline"
+        assert report["fs"] is False
+        assert report["which"] == "large"
+        assert report["mode"] == "careful"
+        local, far = report["servers"]
         assert (local["command"], local["args"], local["env"]) == (
             "serve",
             ["--fast"],
@@ -344,10 +344,10 @@ class TestPeer:
 
     @pytest.mark.slow
     async def test_content_of_a_prompt(self, bench: Bench) -> None:
-        (bench.place / "notes.txt").write_text("some notes")
+        (bench.cwd / "notes.txt").write_text("some notes")
         attachments = (
             Attachment(data=b"\x89PNG", media_type="image/png"),
-            Attachment(path=str(bench.place / "notes.txt"), media_type="text/plain"),
+            Attachment(path=str(bench.cwd / "notes.txt"), media_type="text/plain"),
             Attachment(data=b"%PDF", media_type="application/pdf", name="a.pdf"),
         )
         seen = await bench.turn(Prompt("content", attachments), system="Be brief.")

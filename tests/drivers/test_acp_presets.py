@@ -134,9 +134,9 @@ def test_opencode_is_started_with_its_rules() -> None:
 
 def test_an_administrators_rules_are_seen(tmp_path: Path) -> None:
     assert overriding_rules(PRESETS["gemini"], root=tmp_path) == ""
-    place = tmp_path / "etc/gemini-cli/policies"
-    place.mkdir(parents=True)
-    (place / "corporate.toml").touch()
+    policies = tmp_path / "etc/gemini-cli/policies"
+    policies.mkdir(parents=True)
+    (policies / "corporate.toml").touch()
     assert overriding_rules(PRESETS["gemini"], root=tmp_path) == "/etc/gemini-cli/policies/corporate.toml"
     assert overriding_rules(PRESETS["qwen"], root=tmp_path) == ""
     (tmp_path / "etc/qwen-code").mkdir()
@@ -145,29 +145,29 @@ def test_an_administrators_rules_are_seen(tmp_path: Path) -> None:
 
 
 def test_profiles_that_lift_what_is_asked_are_seen(tmp_path: Path) -> None:
-    home, place = tmp_path / "home", tmp_path / "place"
-    for folder in (home, place):
+    home, cwd = tmp_path / "home", tmp_path / "place"
+    for folder in (home, cwd):
         (folder / ".vibe/agents").mkdir(parents=True)
         (folder / ".vibe/agents/reviewer.toml").touch()
-    assert overriding_rules(PRESETS["vibe"], str(place), home=str(home)) == ""
-    for folder in (home, place):
+    assert overriding_rules(PRESETS["vibe"], str(cwd), home=str(home)) == ""
+    for folder in (home, cwd):
         profile = folder / ".vibe/agents/ask.toml"
         profile.touch()
-        assert overriding_rules(PRESETS["vibe"], str(place), home=str(home)) == str(profile)
+        assert overriding_rules(PRESETS["vibe"], str(cwd), home=str(home)) == str(profile)
         profile.unlink()
 
 
 @pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
 def test_settings_of_a_repository_that_auggie_would_run_are_seen(tmp_path: Path, name: str) -> None:
-    home, place = tmp_path / "home", tmp_path / "place/below"
+    home, cwd = tmp_path / "home", tmp_path / "place/below"
     for folder in (home, tmp_path / "place"):
         (folder / ".augment").mkdir(parents=True)
         (folder / ".augment" / name).touch()
     (tmp_path / "place/.git").mkdir()
-    place.mkdir()
-    assert overriding_rules(PRESETS["auggie"], str(place), home=str(home)) == f"{tmp_path}/place/.augment/{name}"
+    cwd.mkdir()
+    assert overriding_rules(PRESETS["auggie"], str(cwd), home=str(home)) == f"{tmp_path}/place/.augment/{name}"
     (tmp_path / "place/.augment" / name).unlink()
-    assert overriding_rules(PRESETS["auggie"], str(place), home=str(home)) == "", "the user's own are the user's"
+    assert overriding_rules(PRESETS["auggie"], str(cwd), home=str(home)) == "", "the user's own are the user's"
 
 
 def test_a_model_by_a_variable_and_a_directory_of_the_sessions_own() -> None:

@@ -41,7 +41,7 @@ def test_a_step_is_said_whole_in_the_words_of_each_agent(name: str) -> None:
                 recipes.tool_call(tools, step)
             continue
         tool, given = recipes.tool_call(tools, step)
-        said = "\n".join(texts(given))
+        text = "\n".join(texts(given))
         assert tool
         for word in {
             "write": ("/w/a-path", "a {path}"),
@@ -51,8 +51,8 @@ def test_a_step_is_said_whole_in_the_words_of_each_agent(name: str) -> None:
             "outline": ("a-first", "a-second"),
             "propose": ("a-plan",),
         }[kind]:
-            assert word in said, f"{kind}: what the step says is no template"
-        left = said.replace("a {path}", "").replace("a-command {url}", "")
+            assert word in text, f"{kind}: what the step says is no template"
+        left = text.replace("a {path}", "").replace("a-command {url}", "")
         assert "{" not in left, f"{kind}: {left}"
 
 
@@ -62,9 +62,9 @@ def test_files_and_variables_lead_to_the_model_and_nowhere_else(name: str, tmp_p
     recipe = RECIPES[name]
     recipes.write_files(recipe, url=url, home=tmp_path)
     written = [file.read_text() for file in tmp_path.rglob("*") if file.is_file()]
-    told = "\n".join([*written, *recipes.variables(recipe, url=url, home=tmp_path).values()])
-    assert url in told and "{url}" not in told and "{home}" not in told
-    assert not [part for part in told.split("://")[1:] if not part.startswith("127.0.0.1:")]
+    text = "\n".join([*written, *recipes.variables(recipe, url=url, home=tmp_path).values()])
+    assert url in text and "{url}" not in text and "{home}" not in text
+    assert not [part for part in text.split("://")[1:] if not part.startswith("127.0.0.1:")]
 
 
 def test_what_needs_a_tool_that_there_is_none_for_is_not_tried() -> None:

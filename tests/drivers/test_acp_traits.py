@@ -93,19 +93,19 @@ def no(ask: Ask) -> bool:
 
 
 class Bench:
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.env = scratch_env(place / "home", path="/usr/bin:/bin")
+    def __init__(self, cwd: Path) -> None:
+        self.cwd = cwd
+        self.env = scratch_env(cwd / "home", path="/usr/bin:/bin")
 
     def session(self, preset: str, *prompts: list[Step], script: Step | None = None, **options: Any) -> Session:
         """With an agent that plays these steps, one list for each prompt."""
         traits = options.pop("traits", {})
-        file = self.place / "script.json"
+        file = self.cwd / "script.json"
         file.write_text(json.dumps({"prompts": prompts, **MODES, **(script or {})}))
         command = [sys.executable, "-I", "-S", str(REPLAY), str(file)]
         driver = acp.create(preset, {"preset": preset, "command": command, "traits": traits})
         options = {"policy": "ask", "accept_unenforced": True, **options}
-        return open_session(driver, cwd=self.place, env=self.env, **options)
+        return open_session(driver, cwd=self.cwd, env=self.env, **options)
 
     async def turn(self, preset: str, *steps: Step, **options: Any) -> list[Event]:
         async with self.session(preset, list(steps), **options) as session:
@@ -170,7 +170,7 @@ async def test_consent_that_is_asked_for_before_the_first_turn_is_asked_for_in_i
     def choose(ask: Ask) -> Answer:
         return Answer(ask.id, "allow", answers={ask.questions[0].id: ("Index for this session",)})
 
-    asked = bench.place / "asked"
+    asked = bench.cwd / "asked"
     steps: list[Step] = [{"wait_for": "answer"}, ANSWERED, END]
     script: Step = {"opened": [{**CONSENT, "touch": str(asked)}]}
     async with bench.session("auggie", steps, script=script, on_ask=choose) as session:
@@ -215,9 +215,9 @@ async def test_a_mode_that_an_agent_did_not_start_in_is_set(bench: Bench, curren
 async def test_what_makes_an_agent_ask_is_not_undone_by_the_environment(bench: Bench) -> None:
     bench.env["KILO_PERMISSION"] = '{"bash":"allow"}'
     seen = await bench.turn("kilo", START, END)
-    told = json.loads(json.loads(done(seen).text)["environment"]["KILO_PERMISSION"])
+    permissions = json.loads(json.loads(done(seen).text)["environment"]["KILO_PERMISSION"])
     asks, denies = ("edit", "bash", "webfetch", "websearch"), ("question", "suggest", "task")
-    assert told == dict.fromkeys(asks, "ask") | dict.fromkeys(denies, "deny")
+    assert permissions == dict.fromkeys(asks, "ask") | dict.fromkeys(denies, "deny")
 
 
 PERMITS = re.compile("MODE|PERMISSION|APPROV|ALLOW|YOLO|AUTO_RUN|SANDBOX|TRUST|CONFIRM|TOOLS|AGENT")
@@ -251,11 +251,11 @@ async def test_vibe_is_set_to_ask(bench: Bench) -> None:
 
 async def test_auggie_is_told_to_ask(bench: Bench) -> None:
     seen = await bench.turn("auggie", START, END)
-    told = json.loads(done(seen).text)["arguments"]
-    assert told[0] == "--acp" and set(told[1::2]) == {"--permission"}
+    arguments = json.loads(done(seen).text)["arguments"]
+    assert arguments[0] == "--acp" and set(arguments[1::2]) == {"--permission"}
     tools = ("launch-process", "write-process", "bash", "save-file", "str-replace-editor", "apply_patch",
              "remove-files", "write", "edit", "web-fetch", "web-search")  # fmt: skip
-    assert {f"{tool}:ask-user" for tool in tools} <= set(told[2::2])
+    assert {f"{tool}:ask-user" for tool in tools} <= set(arguments[2::2])
 
 
 # --- what an edit replaces --------------------------------------------------------------------------------------------
@@ -265,12 +265,12 @@ def replacing(bench: Bench, **more: Any) -> Step:
     """Auggie's edit: its input alone says what it does."""
     entries = [{"old_str": "2\n", "new_str": "two\n", "old_str_start_line_number": 2}]
     given = {"command": "str_replace", "path": "a.txt", "str_replace_entries": entries, **more}
-    place = [{"path": f"{bench.place}/a.txt"}]
-    return call(title="Edit a.txt", kind="edit", rawInput=given, content=[], locations=place)
+    locations = [{"path": f"{bench.cwd}/a.txt"}]
+    return call(title="Edit a.txt", kind="edit", rawInput=given, content=[], locations=locations)
 
 
 async def test_what_an_edit_replaces_is_shown_in_its_file(bench: Bench) -> None:
-    (bench.place / "a.txt").write_text("1\n2\n3\n")
+    (bench.cwd / "a.txt").write_text("1\n2\n3\n")
     short = ask(title="Edit a.txt", kind="edit", rawInput={"path": "a.txt", "command": "str_replace"})
     seen = await bench.turn("auggie", replacing(bench), short, update(status="completed"), ANSWERED, END, on_ask=yes)
     asked = the(seen, Ask)
@@ -289,7 +289,7 @@ async def test_what_an_edit_replaces_is_shown_in_its_file(bench: Bench) -> None:
     ],
 )
 async def test_what_is_no_replacement_is_shown_as_it_came(bench: Bench, more: Step) -> None:
-    (bench.place / "a.txt").write_text("1\n2\n3\n")
+    (bench.cwd / "a.txt").write_text("1\n2\n3\n")
     short = ask(title="Edit a.txt", kind="edit", rawInput={"path": "a.txt"})
     seen = await bench.turn("auggie", replacing(bench, **more), short, ANSWERED, END, on_ask=no)
     asked = the(seen, Ask)
@@ -539,11 +539,11 @@ async def test_mcp_servers_are_never_silently_lost(bench: Bench, preset: str) ->
 async def test_mcp_servers_reach_copilot_by_its_own_argument(bench: Bench) -> None:
     """In a file: the arguments of a process are there for all users to read."""
     seen = await bench.turn("copilot", START, END, mcp_servers=SERVERS)
-    told = json.loads(done(seen).text)
-    flag, file = told["arguments"][-2:]
+    report = json.loads(done(seen).text)
+    flag, file = report["arguments"][-2:]
     assert flag == "--additional-mcp-config" and file.startswith("@")
-    assert "secret" not in " ".join(told["arguments"])
-    assert json.loads(told["files"][file]) == {
+    assert "secret" not in " ".join(report["arguments"])
+    assert json.loads(report["files"][file]) == {
         "mcpServers": {
             "near": {
                 "type": "stdio",
@@ -560,9 +560,9 @@ async def test_mcp_servers_reach_copilot_by_its_own_argument(bench: Bench) -> No
 async def test_a_servers_command_is_quoted_for_an_agent_that_has_a_shell_read_it(bench: Bench) -> None:
     server = McpServer(command=("/opt/my server", "--say", "it's $HOME; rm -r /", "plain"))
     seen = await bench.turn("auggie", START, END, mcp_servers={"near": server})
-    (told,) = json.loads(done(seen).text)["servers"]
-    assert shlex.split(" ".join([told["command"], *told["args"]])) == list(server.command)
-    assert (told["command"], told["args"][-1]) == ("'/opt/my server'", "plain")
+    (seen_server,) = json.loads(done(seen).text)["servers"]
+    assert shlex.split(" ".join([seen_server["command"], *seen_server["args"]])) == list(server.command)
+    assert (seen_server["command"], seen_server["args"][-1]) == ("'/opt/my server'", "plain")
 
 
 @pytest.mark.parametrize("resume", ["", "s"])
@@ -694,13 +694,13 @@ def touching(name: str) -> Step:
 @pytest.mark.parametrize("late", ["with the ask", "while the first is asked about"])
 async def test_a_call_that_begins_after_the_ask_is_asked_about_too(bench: Bench, late: str) -> None:
     """OpenHands tells of a call when it gets to it; one with long thoughts comes after the ask."""
-    told = bench.place / "told"
-    os.mkfifo(told)
-    meanwhile = [touching("late")] if late == "with the ask" else [{"read": str(told)}, touching("late")]
+    pipe = bench.cwd / "told"
+    os.mkfifo(pipe)
+    meanwhile = [touching("late")] if late == "with the ask" else [{"read": str(pipe)}, touching("late")]
 
     def decide(ask: Ask) -> bool:
         if late != "with the ask" and ask.action == Command("touch early"):
-            told.write_text("x")
+            pipe.write_text("x")
         return ask.action == Command("touch early")
 
     seen = await bench.turn("openhands", touching("early"), confirming(*meanwhile), ANSWERED, END, on_ask=decide)
@@ -736,8 +736,8 @@ async def test_a_call_of_the_next_reply_is_none_of_that_kind(bench: Bench) -> No
 
 async def test_openhands_system_prompt_is_no_thought(bench: Bench) -> None:
     thoughts = [
-        {"update": {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": said}}}
-        for said in ("System Prompt:\nYou are an agent.\n", "I think.")
+        {"update": {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}}
+        for text in ("System Prompt:\nYou are an agent.\n", "I think.")
     ]
     seen = await bench.turn("openhands", *thoughts, chunk("Yes."), END)
     assert [thought.text for thought in of(seen, Thinking)] == ["I think."]
@@ -790,9 +790,9 @@ async def test_codex_output_beside_the_content(bench: Bench) -> None:
 async def test_a_tool_of_a_server_is_no_command(bench: Bench) -> None:
     """Codex's adapter calls it one: a policy that allows commands would allow it."""
     given = {"server": "words", "tool": "speak", "arguments": {"text": "hello"}}
-    told = call(title="mcp.words.speak", kind="execute", rawInput=given, _meta={"is_mcp_tool_call": True})
+    tool_call = call(title="mcp.words.speak", kind="execute", rawInput=given, _meta={"is_mcp_tool_call": True})
     policy = Policy("allow", "allow", "ask")
-    seen = await bench.turn("codex-acp", told, ask(kind="execute"), chunk("No."), END, on_ask=no, policy=policy)
+    seen = await bench.turn("codex-acp", tool_call, ask(kind="execute"), chunk("No."), END, on_ask=no, policy=policy)
     asked = the(seen, Ask)
     assert (asked.action, asked.capability, asked.input) == (Mcp("words", "speak"), None, given)
     unannounced = ask(kind="execute", title="Run it?")
@@ -846,7 +846,7 @@ async def test_what_claude_watches_is_a_command(bench: Bench) -> None:
 
 async def test_claudes_edits_are_shown_in_their_files(bench: Bench) -> None:
     """Wherever it replaces, and what is in a notebook's cell now, which its request does not tell."""
-    file, book = bench.place / "old.txt", bench.place / "book.ipynb"
+    file, book = bench.cwd / "old.txt", bench.cwd / "book.ipynb"
     file.write_text("an old line\n" + "more\n" * 20 + "another old line\n")
     book.write_text(json.dumps({"cells": [{"id": "one", "source": "old cell"}]}))
     everywhere = claude("Edit", file_path=str(file), old_string="old", new_string="new", replace_all=True)
@@ -938,8 +938,8 @@ async def test_questions_that_come_as_a_request_for_permission(bench: Bench) -> 
         return Answer(ask.id, "allow", answers={colour.id: ("Blue",), sizes.id: ("S", "L")})
 
     seen = await bench.turn("qwen", asking, ANSWERED, END, on_ask=decide, policy="full")
-    told = json.loads(done(seen).text)
-    assert (told["outcome"]["optionId"], told["answers"]) == ("yes", {"0": "Blue", "1": "S, L"})
+    report = json.loads(done(seen).text)
+    assert (report["outcome"]["optionId"], report["answers"]) == ("yes", {"0": "Blue", "1": "S, L"})
     refused = await bench.turn("qwen", asking, END, on_ask=yes, policy="full")
     assert (done(refused).status, the(refused, ToolResult).status) == ("error", "denied"), "a mere yes chooses nothing"
 
@@ -974,7 +974,7 @@ async def test_a_configured_agent_may_have_traits(bench: Bench) -> None:
     ],
 )
 async def test_versions(bench: Bench, words: str, version: str) -> None:
-    program = bench.place / "agent"
+    program = bench.cwd / "agent"
     program.write_text(f'#!/bin/sh\n[ "$1" = acp ] && exec cat\n[ "$1" = --version ] && echo "{words}"\n')
     program.chmod(0o700)
     for command in ([str(program)], [str(program), "acp"]):

@@ -68,9 +68,9 @@ async def test_arguments_and_environment_reach_every_agent(kind: str, program: P
         with pytest.raises(AgentError, match="mine"):  # it is no agent: what counts is how it was started
             await opening.__aenter__()
     args = (tmp_path / "args").read_text().splitlines()
-    place = args.index("--more")
-    assert args[place + 1] == "of it"
-    assert tuple(args[place - len(KINDS[kind]) : place]) == KINDS[kind]
+    index = args.index("--more")
+    assert args[index + 1] == "of it"
+    assert tuple(args[index - len(KINDS[kind]) : index]) == KINDS[kind]
     seen = (tmp_path / "env").read_text().splitlines()
     assert {"MOOD=calm", "STAYS=yes"} <= set(seen)
     assert "MOOD=wild" not in seen

@@ -38,10 +38,10 @@ async def rig(tmp_path: Path) -> AsyncIterator[ClaudeCodeRig]:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    place = tmp_path / "place"
-    place.mkdir()
-    return place
+def cwd(tmp_path: Path) -> Path:
+    cwd = tmp_path / "place"
+    cwd.mkdir()
+    return cwd
 
 
 class Decide:
@@ -57,15 +57,15 @@ class Decide:
         return Answer(ask.id, self._decision, by="caller", remember=self._remember)  # type: ignore[arg-type]
 
 
-def talk(rig: ClaudeCodeRig, place: Path, policy: Policy = FULL, **more: object) -> Session:
-    return open_session(rig.driver, cwd=place, policy=policy, **{**rig.options, **more})  # type: ignore[arg-type]
+def talk(rig: ClaudeCodeRig, cwd: Path, policy: Policy = FULL, **more: object) -> Session:
+    return open_session(rig.driver, cwd=cwd, policy=policy, **{**rig.options, **more})  # type: ignore[arg-type]
 
 
-async def test_harmless_command_is_asked_for(rig: ClaudeCodeRig, place: Path) -> None:
+async def test_harmless_command_is_asked_for(rig: ClaudeCodeRig, cwd: Path) -> None:
     """Claude Code would run it unasked."""
     decide = Decide()
     rig.play([Run("echo harmless")], [Say("Ran.")])
-    async with talk(rig, place, ASK, on_ask=decide) as session:
+    async with talk(rig, cwd, ASK, on_ask=decide) as session:
         seen = await collect(session.turn("run it"))
     (ask,) = decide.asks
     assert isinstance(ask.action, Command)
@@ -73,19 +73,19 @@ async def test_harmless_command_is_asked_for(rig: ClaudeCodeRig, place: Path) ->
     assert the(seen, ToolResult).output == "harmless"
 
 
-async def test_edits_remembered_for_the_session(rig: ClaudeCodeRig, place: Path) -> None:
+async def test_edits_remembered_for_the_session(rig: ClaudeCodeRig, cwd: Path) -> None:
     decide = Decide("session")
-    outside = place.parent / "outside.txt"
+    outside = cwd.parent / "outside.txt"
     rig.play(
-        [Write(str(place / "a.txt"), "1\n")],
-        [Write(str(place / "b.txt"), "2\n")],
+        [Write(str(cwd / "a.txt"), "1\n")],
+        [Write(str(cwd / "b.txt"), "2\n")],
         [Run("touch c.txt")],
         [Run("touch c.txt")],
         [Run("touch d.txt")],
         [Write(str(outside), "3\n")],
         [Say("Ok.")],
     )
-    async with talk(rig, place, ASK, on_ask=decide) as session:
+    async with talk(rig, cwd, ASK, on_ask=decide) as session:
         await collect(session.turn("write both"))
     asked = [ask.action for ask in decide.asks]
     assert [type(action) for action in asked] == [Edit, Command, Command, Edit], "the second edit needs no ask"
@@ -93,13 +93,13 @@ async def test_edits_remembered_for_the_session(rig: ClaudeCodeRig, place: Path)
     assert isinstance(asked[3], Edit) and asked[3].paths == (str(outside),), "the directory is not left"
     assert decide.asks[0].remember == ("session",)
     assert decide.asks[0].scopes == {"session": "all edits in this directory, this session"}, "and it says so"
-    assert (place / "b.txt").read_text() == "2\n"
+    assert (cwd / "b.txt").read_text() == "2\n"
 
 
-async def test_host_remembered_for_the_session(rig: ClaudeCodeRig, place: Path) -> None:
+async def test_host_remembered_for_the_session(rig: ClaudeCodeRig, cwd: Path) -> None:
     decide = Decide("session")
     rig.play([Get("http://127.0.0.1:9/one"), Get("http://127.0.0.1:9/two")], [Get("http://127.0.0.2:9/")], [Say("Ok.")])
-    async with talk(rig, place, ASK, on_ask=decide) as session:
+    async with talk(rig, cwd, ASK, on_ask=decide) as session:
         await collect(session.turn("fetch both"))
         rig.play([Get("http://127.0.0.1:9/three")], [Say("Ok.")])
         asked = len(decide.asks)
@@ -108,33 +108,33 @@ async def test_host_remembered_for_the_session(rig: ClaudeCodeRig, place: Path) 
     assert "http://127.0.0.2:9/" in [ask.input["url"] for ask in decide.asks], "another host is another ask"
 
 
-async def test_user_rules_are_honoured_when_told_so(tmp_path: Path, place: Path) -> None:
+async def test_user_rules_are_honoured_when_told_so(tmp_path: Path, cwd: Path) -> None:
     """Then Claude Code's own suggestions are offered, and kept by Claude Code itself."""
     decide = Decide("always")
-    (place / ".git").mkdir()  # Claude Code keeps a project's rules at its root
+    (cwd / ".git").mkdir()  # Claude Code keeps a project's rules at its root
     options = ClaudeCodeOptions(user_rules=True, setting_sources=("user", "project", "local"))
     async with ClaudeCodeRig(tmp_path / "home", options) as rig:
         rig.settings(permissions={"allow": ["Bash(touch allowed*)"]})
         rig.play([Run("touch allowed.txt")], [Run("mkdir made")], [Say("Ok.")])
-        async with talk(rig, place, ASK, on_ask=decide) as session:
+        async with talk(rig, cwd, ASK, on_ask=decide) as session:
             await collect(session.turn("both"))
             assert "your own allow rules" in session.receipt.shell.note
         (ask,) = decide.asks
         assert ask.remember == ("session", "always")
-        rules = (place / ".claude" / "settings.local.json").read_text()
+        rules = (cwd / ".claude" / "settings.local.json").read_text()
         assert "mkdir made" in rules
         rig.play([Run("mkdir made again")], [Say("Ok.")])
-        async with talk(rig, place, ASK, on_ask=decide) as session:
+        async with talk(rig, cwd, ASK, on_ask=decide) as session:
             await collect(session.turn("again"))
     assert len(decide.asks) == 1, "it was remembered for ever"
 
 
-async def test_what_would_be_kept_in_settings_that_do_not_count_is_not_offered(tmp_path: Path, place: Path) -> None:
+async def test_what_would_be_kept_in_settings_that_do_not_count_is_not_offered(tmp_path: Path, cwd: Path) -> None:
     decide = Decide("session")
-    (place / ".git").mkdir()
+    (cwd / ".git").mkdir()
     async with ClaudeCodeRig(tmp_path / "home", ClaudeCodeOptions(user_rules=True)) as rig:
         rig.play([Run("mkdir made")], [Say("Ok.")])
-        async with talk(rig, place, ASK, on_ask=decide) as session:
+        async with talk(rig, cwd, ASK, on_ask=decide) as session:
             await collect(session.turn("do it"))
     (ask,) = decide.asks
     assert ask.remember == ("session",) and "always" not in ask.scopes
@@ -145,37 +145,35 @@ def words(word: str) -> McpServer:
     return McpServer(command=mcp_server.command_line("speak", "/usr/bin/printenv", "WORD"), env={"WORD": word})
 
 
-async def test_mcp_tool_is_asked_for_and_remembered(rig: ClaudeCodeRig, place: Path) -> None:
+async def test_mcp_tool_is_asked_for_and_remembered(rig: ClaudeCodeRig, cwd: Path) -> None:
     server = words("secret-word")
     decide = Decide("session")
     rig.play([Call("mcp__words__speak")], [Call("mcp__words__speak")], [Say("Ok.")])
-    async with talk(
-        rig, place, Policy("allow", "allow", "ask"), on_ask=decide, mcp_servers={"words": server}
-    ) as session:
+    async with talk(rig, cwd, Policy("allow", "allow", "ask"), on_ask=decide, mcp_servers={"words": server}) as session:
         seen = await collect(session.turn("speak"))
     assert [result.output for result in of(seen, ToolResult)] == ["secret-word", "secret-word"]
     assert of(seen, ToolUse)[0].action == Mcp("words", "speak")
     assert [ask.capability for ask in decide.asks] == [None]
 
 
-async def test_full_policy_asks_nobody(rig: ClaudeCodeRig, place: Path) -> None:
+async def test_full_policy_asks_nobody(rig: ClaudeCodeRig, cwd: Path) -> None:
     """As bypassPermissions would, also for what the policy has no line for, and also as root."""
     server = words("heard")
     rig.play([Call("mcp__words__speak")], [Call("Read", {"file_path": "/etc/hostname"})], [Say("Ok.")])
-    async with talk(rig, place, FULL, mcp_servers={"words": server}) as session:
+    async with talk(rig, cwd, FULL, mcp_servers={"words": server}) as session:
         seen = await collect(session.turn("speak"))
     assert [result.status for result in of(seen, ToolResult)] == ["ok", "ok"]
     assert not of(seen, Ask)
 
 
-async def test_disallowed_tool_is_visibly_refused(rig: ClaudeCodeRig, place: Path) -> None:
+async def test_disallowed_tool_is_visibly_refused(rig: ClaudeCodeRig, cwd: Path) -> None:
     rig.play([Run("touch x; rm x")], [Call("Glob", {"pattern": "*"})], [Say("Ok.")])
-    async with talk(rig, place, FULL, disallowed_tools=("Bash(touch *)", "Glob")) as session:
+    async with talk(rig, cwd, FULL, disallowed_tools=("Bash(touch *)", "Glob")) as session:
         seen = await collect(session.turn("try"))
     assert [result.status for result in of(seen, ToolResult)] == ["denied", "denied"]
 
 
-async def test_questions(rig: ClaudeCodeRig, place: Path) -> None:
+async def test_questions(rig: ClaudeCodeRig, cwd: Path) -> None:
     options = [{"label": label, "description": label} for label in ("Ham", "Cheese", "Egg")]
     asked = [
         {"question": "Which filling?", "header": "Filling", "options": options, "multiSelect": True},
@@ -188,7 +186,7 @@ async def test_questions(rig: ClaudeCodeRig, place: Path) -> None:
         assert (filling.many, number.many) == (True, False)
         return Answer(ask.id, "allow", by="caller", answers={filling.id: ("Ham", "Egg"), number.id: ("a dozen",)})
 
-    async with talk(rig, place, ASK, on_ask=decide) as session:
+    async with talk(rig, cwd, ASK, on_ask=decide) as session:
         seen = await collect(session.turn("ask me"))
     result = the(seen, ToolResult)
     assert result.status == "ok"
@@ -196,35 +194,35 @@ async def test_questions(rig: ClaudeCodeRig, place: Path) -> None:
     assert "a dozen" in result.output
 
 
-async def test_refused_question(rig: ClaudeCodeRig, place: Path) -> None:
+async def test_refused_question(rig: ClaudeCodeRig, cwd: Path) -> None:
     rig.play([Inquire("Which?", ("This", "That"))], [Say("Ok.")])
-    async with talk(rig, place, FULL) as session:
+    async with talk(rig, cwd, FULL) as session:
         seen = await collect(session.turn("ask me"))
     assert the(seen, Answer).by == "nobody"
     assert done(seen).status == "success"
 
 
-async def test_plan_mode(tmp_path: Path, place: Path) -> None:
+async def test_plan_mode(tmp_path: Path, cwd: Path) -> None:
     decide = Decide()
     async with ClaudeCodeRig(tmp_path / "home", ClaudeCodeOptions(mode="plan")) as rig:
-        rig.model.play([Propose("1. Look\n2. Leap")], [Write(str(place / "leapt.txt"), "x\n")], [Say("Leapt.")])
-        async with talk(rig, place, FULL, on_ask=decide) as session:
+        rig.model.play([Propose("1. Look\n2. Leap")], [Write(str(cwd / "leapt.txt"), "x\n")], [Say("Leapt.")])
+        async with talk(rig, cwd, FULL, on_ask=decide) as session:
             seen = await collect(session.turn("make a plan"))
     (ask,) = decide.asks
     assert (ask.kind, ask.plan) == ("plan", "1. Look\n2. Leap")
     assert [result.status for result in of(seen, ToolResult)] == ["ok", "ok"]
-    assert (place / "leapt.txt").exists()
+    assert (cwd / "leapt.txt").exists()
 
 
-async def test_refused_plan(tmp_path: Path, place: Path) -> None:
+async def test_refused_plan(tmp_path: Path, cwd: Path) -> None:
     async with ClaudeCodeRig(tmp_path / "home", ClaudeCodeOptions(mode="plan")) as rig:
         rig.model.play([Propose("1. Look\n2. Leap")], [Say("I stay.")])
-        async with talk(rig, place, FULL, on_ask=Decide(decision="deny")) as session:
+        async with talk(rig, cwd, FULL, on_ask=Decide(decision="deny")) as session:
             seen = await collect(session.turn("make a plan"))
     assert the(seen, ToolResult).status == "denied"
 
 
-async def test_withdrawn_ask(rig: ClaudeCodeRig, place: Path) -> None:
+async def test_withdrawn_ask(rig: ClaudeCodeRig, cwd: Path) -> None:
     """The agent gives up on its ask when the turn is interrupted: it is closed in the record."""
     asked = asyncio.Event()
 
@@ -234,7 +232,7 @@ async def test_withdrawn_ask(rig: ClaudeCodeRig, place: Path) -> None:
         return True
 
     rig.play([Run("touch never.txt")], [Say("never said")])
-    async with talk(rig, place, ASK, on_ask=decide) as session:
+    async with talk(rig, cwd, ASK, on_ask=decide) as session:
 
         async def stop() -> None:
             await asked.wait()

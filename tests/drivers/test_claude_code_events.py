@@ -318,17 +318,17 @@ def test_a_repositorys_own_settings_count_only_where_commands_are_allowed(tmp_pa
 
     above = f"Instructions of the repository, in {repository}/CLAUDE.md:\n\nbe kind"
     for policy in (Policy(), Policy("allow", "ask", "allow"), Policy("deny", "deny", "deny")):
-        told = flags(policy)
-        assert {"--setting-sources=user", f"--append-system-prompt={above}\n\nBriefly.", "read"} <= set(told)
-        (denied,) = [word for word in told if word.startswith("--disallowedTools=")]
+        arguments = flags(policy)
+        assert {"--setting-sources=user", f"--append-system-prompt={above}\n\nBriefly.", "read"} <= set(arguments)
+        (denied,) = [word for word in arguments if word.startswith("--disallowedTools=")]
         assert denied.endswith("Read(.env),Bash(rm:*)")
-    for told in (
+    for arguments in (
         flags(Policy("ask", "allow", "ask")),
         flags(Policy(), ("user", "project")),
         flags(Policy(), ("user",)),
     ):
-        assert "--append-system-prompt=Briefly." in told and "read" not in told
-        assert not any("Read(.env)" in word for word in told)
+        assert "--append-system-prompt=Briefly." in arguments and "read" not in arguments
+        assert not any("Read(.env)" in word for word in arguments)
     assert not any(word.startswith("--setting-sources") for word in flags(Policy("ask", "allow", "ask")))
     assert "--setting-sources=user,project" in flags(Policy(), ("user", "project"))
 

@@ -21,9 +21,9 @@ def test_a_resumed_conversation_is_counted_from_what_it_had_come_to(tmp_path: Pa
         tokens = meter.turn_ended(model(10 * turns, turns, 0.5 * turns), {"input_tokens": 10}, broken=False)
         assert (tokens.input, tokens.output, tokens.cost_usd) == (10, 1, 0.5)
         state = {"type": "cost-state", "sessionId": "abc", "modelUsage": model(10 * turns, turns, 0.5 * turns)}
-        said = {"type": "user", "message": 'it said {"type":"cost-state"}'}
+        message = {"type": "user", "message": 'it said {"type":"cost-state"}'}
         with transcript.open("a") as file:
-            file.write("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in (said, state, said)))
+            file.write("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in (message, state, message)))
 
 
 def test_where_nothing_is_known_the_count_begins_at_nothing(tmp_path: Path) -> None:

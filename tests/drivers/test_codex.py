@@ -42,10 +42,10 @@ async def rig(tmp_path: Path) -> AsyncGenerator[CodexRig, None]:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    place = tmp_path / "place"
-    place.mkdir()
-    return place
+def cwd(tmp_path: Path) -> Path:
+    cwd = tmp_path / "place"
+    cwd.mkdir()
+    return cwd
 
 
 class TestCodex(DriverContract):
@@ -80,17 +80,17 @@ def outside(command: str) -> AnyStep:
 @pytest.mark.parametrize(("network", "reached"), [("allow", True), ("ask", False), ("deny", False)])
 @pytest.mark.parametrize("file_write", ["allow", "deny"])
 async def test_the_sandbox_cuts_the_network_of_commands(
-    rig: CodexRig, place: Path, web: Web, file_write: Level, network: Level, reached: bool
+    rig: CodexRig, cwd: Path, web: Web, file_write: Level, network: Level, reached: bool
 ) -> None:
     rig.play([Run(fetch_command(web.command_url))], [Say("Tried.")])
     policy = Policy(file_write, "allow", network)
-    async with open_session(rig.driver, cwd=place, policy=policy, **rig.options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=policy, **rig.options) as session:
         seen = await collect(session.turn("fetch it"))
     assert web.command_fetched == reached
     assert the(seen, ToolResult).status == ("ok" if reached else "error"), "a refusal by the sandbox is visible"
 
 
-async def test_leaving_the_sandbox_falls_under_what_it_holds(rig: CodexRig, place: Path, web: Web) -> None:
+async def test_leaving_the_sandbox_falls_under_what_it_holds(rig: CodexRig, cwd: Path, web: Web) -> None:
     """shell=allow does not mean that a command may go out: that is the network's line."""
     asked: list[Ask] = []
 
@@ -102,7 +102,7 @@ async def test_leaving_the_sandbox_falls_under_what_it_holds(rig: CodexRig, plac
     for network, reached in tries:
         rig.play([outside(fetch_command(web.command_url))], [Say("Tried.")])
         policy = Policy("allow", "allow", network)
-        async with open_session(rig.driver, cwd=place, policy=policy, on_ask=decide, **rig.options) as session:
+        async with open_session(rig.driver, cwd=cwd, policy=policy, on_ask=decide, **rig.options) as session:
             seen = await collect(session.turn("fetch it"))
         assert web.command_fetched == reached
         assert the(seen, ToolResult).status == ("ok" if reached else "denied")
@@ -111,17 +111,17 @@ async def test_leaving_the_sandbox_falls_under_what_it_holds(rig: CodexRig, plac
     assert isinstance(ask.action, Command)
 
 
-async def test_an_outside_command_is_refused_where_the_network_is_denied(rig: CodexRig, place: Path, web: Web) -> None:
+async def test_an_outside_command_is_refused_where_the_network_is_denied(rig: CodexRig, cwd: Path, web: Web) -> None:
     rig.play([outside(fetch_command(web.command_url))], [Say("Tried.")])
     policy = Policy("allow", "ask", "deny")
-    async with open_session(rig.driver, cwd=place, policy=policy, on_ask=yes, **rig.options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=policy, on_ask=yes, **rig.options) as session:
         seen = await collect(session.turn("fetch it"))
     assert not web.command_fetched
     assert not of(seen, Ask)
     assert the(seen, Answer).reason == "the policy denies network"
 
 
-async def test_own_rules_of_the_user_are_not_asked_about(rig: CodexRig, place: Path, tmp_path: Path) -> None:
+async def test_own_rules_of_the_user_are_not_asked_about(rig: CodexRig, cwd: Path, tmp_path: Path) -> None:
     """What the receipt says: Codex has no switch against its user's own rules, short of taking the tool away."""
     rules = tmp_path / "home/.codex/rules/default.rules"
     rules.parent.mkdir(parents=True)
@@ -130,10 +130,10 @@ async def test_own_rules_of_the_user_are_not_asked_about(rig: CodexRig, place: P
     for shell, ran in tries:
         rig.play([Run(f"touch {shell}.txt")], [Say("Touched.")])
         policy = Policy("deny", shell, "deny")
-        async with open_session(rig.driver, cwd=place, policy=policy, **rig.options) as session:
+        async with open_session(rig.driver, cwd=cwd, policy=policy, **rig.options) as session:
             assert ("rules/*.rules" in session.receipt.shell.note) == ran
             seen = await collect(session.turn("touch it"))
-        assert (place / f"{shell}.txt").exists() == ran
+        assert (cwd / f"{shell}.txt").exists() == ran
         assert the(seen, ToolResult).status == ("ok" if ran else "denied")
 
 
@@ -168,25 +168,25 @@ async def test_rules_of_a_repository_allow_nothing(rig: CodexRig, tmp_path: Path
 # --- asks ------------------------------------------------------------------------------------------------------------
 
 
-async def test_an_ask_about_a_patch_shows_it(rig: CodexRig, place: Path) -> None:
-    rig.play([Write(str(place / "new.txt"), "a new line\n")], [Say("Written.")])
+async def test_an_ask_about_a_patch_shows_it(rig: CodexRig, cwd: Path) -> None:
+    rig.play([Write(str(cwd / "new.txt"), "a new line\n")], [Say("Written.")])
     asked: list[Ask] = []
 
     def decide(ask: Ask) -> bool:
         asked.append(ask)
         return True
 
-    async with open_session(rig.driver, cwd=place, policy=Policy(), on_ask=decide, **rig.options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=Policy(), on_ask=decide, **rig.options) as session:
         await collect(session.turn("write it"))
     (ask,) = asked
     assert isinstance(ask.action, Edit)
-    assert ask.action.paths == (str(place / "new.txt"),)
-    assert ask.action.diff == f"--- /dev/null\n+++ {place}/new.txt\n@@ -0,0 +1 @@\n+a new line\n"
-    assert (place / "new.txt").read_text() == "a new line\n"
+    assert ask.action.paths == (str(cwd / "new.txt"),)
+    assert ask.action.diff == f"--- /dev/null\n+++ {cwd}/new.txt\n@@ -0,0 +1 @@\n+a new line\n"
+    assert (cwd / "new.txt").read_text() == "a new line\n"
 
 
-async def test_a_patch_by_a_command_is_asked_about_as_the_change_that_it_is(rig: CodexRig, place: Path) -> None:
-    (place / "a.txt").write_text("old\n")
+async def test_a_patch_by_a_command_is_asked_about_as_the_change_that_it_is(rig: CodexRig, cwd: Path) -> None:
+    (cwd / "a.txt").write_text("old\n")
     patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** End Patch\n"
     rig.play([Run(f"apply_patch <<'EOF'\n{patch}EOF")], [Say("Done.")])
     asked: list[Ask] = []
@@ -195,16 +195,16 @@ async def test_a_patch_by_a_command_is_asked_about_as_the_change_that_it_is(rig:
         asked.append(ask)
         return True
 
-    async with open_session(rig.driver, cwd=place, policy=Policy(), on_ask=decide, **rig.options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=Policy(), on_ask=decide, **rig.options) as session:
         await collect(session.turn("patch it"))
     (ask,) = asked
     assert isinstance(ask.action, Edit)
     assert ask.capability == "file_write"
     assert "@@ -1 +1 @@\n-old\n+new\n" in ask.action.diff
-    assert (place / "a.txt").read_text() == "new\n"
+    assert (cwd / "a.txt").read_text() == "new\n"
 
 
-async def test_remember(rig: CodexRig, place: Path) -> None:
+async def test_remember(rig: CodexRig, cwd: Path) -> None:
     asked: list[Ask] = []
 
     def decide(ask: Ask) -> Answer:
@@ -222,26 +222,28 @@ async def test_remember(rig: CodexRig, place: Path) -> None:
     rig.play(
         [Run("echo one")], [Say("a")], [Run("echo one")], [Run("echo two")], *([file] for file in files), [Say("b")]
     )
-    async with open_session(rig.driver, cwd=place, policy=Policy(), on_ask=decide, **rig.options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=Policy(), on_ask=decide, **rig.options) as session:
         await collect(session.turn("run it"))
         await collect(session.turn("and again"))
-    one, two, first, other = asked
-    assert one.remember == two.remember == ("session", "always")
-    assert one.scopes["session"] == "exactly this command in this directory, this session"
-    assert first.scopes == {"session": f"every change of {place}/a.txt, this session"}
-    assert isinstance(other.action, Edit) and other.action.paths == (str(place / "b.txt"),), "a.txt was not asked again"
-    assert ((place / "a.txt").read_text(), (place / "b.txt").read_text()) == ("2\n", "3\n")
+    command, second_command, edit, second_edit = asked
+    assert command.remember == second_command.remember == ("session", "always")
+    assert command.scopes["session"] == "exactly this command in this directory, this session"
+    assert edit.scopes == {"session": f"every change of {cwd}/a.txt, this session"}
+    assert isinstance(second_edit.action, Edit) and second_edit.action.paths == (str(cwd / "b.txt"),), (
+        "a.txt was not asked again"
+    )
+    assert ((cwd / "a.txt").read_text(), (cwd / "b.txt").read_text()) == ("2\n", "3\n")
 
 
-async def test_a_refused_question(rig: CodexRig, place: Path) -> None:
+async def test_a_refused_question(rig: CodexRig, cwd: Path) -> None:
     rig.play([Inquire("Which colour?", ("Red", "Blue"))], [Say("None, then.")])
-    async with open_session(rig.driver, cwd=place, policy=FULL, **rig.options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=FULL, **rig.options) as session:
         seen = await collect(session.turn("ask me"))
     assert the(seen, Answer).by == "nobody"
     assert done(seen).text == "None, then."
 
 
-async def test_more_permissions(tmp_path: Path, place: Path) -> None:
+async def test_more_permissions(tmp_path: Path, cwd: Path) -> None:
     wanted = {"network": {"enabled": True}}
     config = {"features.request_permissions_tool": True}
     asked: list[Ask] = []
@@ -253,7 +255,7 @@ async def test_more_permissions(tmp_path: Path, place: Path) -> None:
     async with codex_rig(tmp_path / "home", CODEX, config=config) as rig:
         for policy in (Policy(), Policy(network="deny")):
             rig.play([Call("request_permissions", {"reason": "to fetch", "permissions": wanted})], [Say("So be it.")])
-            async with open_session(rig.driver, cwd=place, policy=policy, on_ask=decide, **rig.options) as session:
+            async with open_session(rig.driver, cwd=cwd, policy=policy, on_ask=decide, **rig.options) as session:
                 seen = await collect(session.turn("get more"))
             result = the(seen, ToolResult)
             assert result.status == ("ok" if policy.network == "ask" else "denied")
@@ -261,7 +263,7 @@ async def test_more_permissions(tmp_path: Path, place: Path) -> None:
     assert (ask.capability, ask.reason, dict(ask.input)) == ("network", "to fetch", wanted)
 
 
-async def test_mcp_tools_are_asked_about(rig: CodexRig, place: Path) -> None:
+async def test_mcp_tools_are_asked_about(rig: CodexRig, cwd: Path) -> None:
     parrot = "import json, sys; print('parrot says', json.load(sys.stdin)['text'])"
     servers = {"parrot": McpServer(command=mcp_server.command_line("echo", sys.executable, "-c", parrot))}
     asked: list[Ask] = []
@@ -273,7 +275,7 @@ async def test_mcp_tools_are_asked_about(rig: CodexRig, place: Path) -> None:
     call = Call("echo", {"namespace": "mcp__parrot", "text": "hello"})
     rig.play([call], [Say("Said.")], [call], [Say("Not said.")])
     options: dict[str, Any] = {**rig.options, "mcp_servers": servers, "on_ask": decide}
-    async with open_session(rig.driver, cwd=place, policy=Policy(), **options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=Policy(), **options) as session:
         first = await collect(session.turn("say it"))
         second = await collect(session.turn("again"))
     assert the(first, ToolUse).action == asked[0].action == Mcp("parrot", "echo")
@@ -285,7 +287,7 @@ async def test_mcp_tools_are_asked_about(rig: CodexRig, place: Path) -> None:
 # --- subagents, going on ---------------------------------------------------------------------------------------------
 
 
-async def test_subagents_are_part_of_the_turn(rig: CodexRig, place: Path) -> None:
+async def test_subagents_are_part_of_the_turn(rig: CodexRig, cwd: Path) -> None:
     """Their asks reach us, and what they do is told under the call that made them."""
 
     def choose(body: dict[str, list[dict[str, str]]]) -> list[AnyStep]:
@@ -307,9 +309,9 @@ async def test_subagents_are_part_of_the_turn(rig: CodexRig, place: Path) -> Non
         return True
 
     policy = Policy("allow", "ask", "allow")
-    async with open_session(rig.driver, cwd=place, policy=policy, on_ask=decide, **rig.options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=policy, on_ask=decide, **rig.options) as session:
         seen = await collect(session.turn("the main prompt"))
-    assert (place / "child.txt").exists()
+    assert (cwd / "child.txt").exists()
     uses = {use.name: use for use in of(seen, ToolUse)}
     spawn, command = uses["spawnAgent"], uses["exec_command"]
     assert command.parent == spawn.id
@@ -322,17 +324,17 @@ async def test_subagents_are_part_of_the_turn(rig: CodexRig, place: Path) -> Non
     assert ((tokens.input or 0) + (tokens.cache_read or 0), tokens.output) == rig.model.reported_tokens, "theirs count"
 
 
-async def test_resumed(rig: CodexRig, place: Path) -> None:
+async def test_resumed(rig: CodexRig, cwd: Path) -> None:
     """A resumed thread sends no raw items: refused calls are still shown, and asks know what they are about."""
     rig.play(
         [Say("Hello.")], [Run("touch denied.txt")], [Say("Refused.")], [outside("touch out.txt")], [Say("Refused.")]
     )
     policy = Policy("deny", "deny", "deny")
-    async with open_session(rig.driver, cwd=place, policy=policy, **rig.options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=policy, **rig.options) as session:
         first = await collect(session.turn("hello"))
         native = session.native_id
     options: dict[str, Any] = {**rig.options, "resume": native, "system": "Speak like a ferryman."}
-    async with open_session(rig.driver, cwd=place, policy=policy, **options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=policy, **options) as session:
         seen = await collect(session.turn("touch it"))
         assert the(seen, ToolResult).status == "denied"
         tokens, before = done(seen).tokens, done(first).tokens
@@ -340,13 +342,13 @@ async def test_resumed(rig: CodexRig, place: Path) -> None:
     assert "Speak like a ferryman." in rig.heard()
     policy = Policy("allow", "ask", "deny")
     options |= {"system": "", "on_ask": yes}
-    async with open_session(rig.driver, cwd=place, policy=policy, **options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=policy, **options) as session:
         seen = await collect(session.turn("touch it outside"))
         assert the(seen, Answer).reason == "the policy denies network"
 
 
-async def test_steer_needs_a_turn(rig: CodexRig, place: Path) -> None:
-    async with open_session(rig.driver, cwd=place, policy=FULL, **rig.options) as session:
+async def test_steer_needs_a_turn(rig: CodexRig, cwd: Path) -> None:
+    async with open_session(rig.driver, cwd=cwd, policy=FULL, **rig.options) as session:
         with pytest.raises(UsageError, match="no turn is running"):
             await session.steer("left")
 
@@ -354,12 +356,12 @@ async def test_steer_needs_a_turn(rig: CodexRig, place: Path) -> None:
 # --- one server for many ---------------------------------------------------------------------------------------------
 
 
-async def test_sessions_share_a_server(rig: CodexRig, place: Path, tmp_path: Path) -> None:
+async def test_sessions_share_a_server(rig: CodexRig, cwd: Path, tmp_path: Path) -> None:
     started = tmp_path / "mcp-pid"
     server = McpServer(command=("/bin/sh", "-c", 'echo $$ > "$0"; exec cat >/dev/null', str(started)))
     before = spawn.live()
-    async with open_session(rig.driver, cwd=place, policy=FULL, **rig.options) as stays:
-        async with open_session(rig.driver, cwd=place, policy=FULL, **rig.options, mcp_servers={"m": server}) as leaves:
+    async with open_session(rig.driver, cwd=cwd, policy=FULL, **rig.options) as stays:
+        async with open_session(rig.driver, cwd=cwd, policy=FULL, **rig.options, mcp_servers={"m": server}) as leaves:
             assert len(spawn.live()) == len(before) + 1
             await collect(leaves.turn("hello"))
             await eventually(started.exists, "the MCP server never started")
@@ -369,72 +371,72 @@ async def test_sessions_share_a_server(rig: CodexRig, place: Path, tmp_path: Pat
     assert spawn.live() == before
 
 
-async def test_the_death_of_a_server_reaches_all_its_sessions(rig: CodexRig, place: Path) -> None:
+async def test_the_death_of_a_server_reaches_all_its_sessions(rig: CodexRig, cwd: Path) -> None:
     rig.play([Say("The beginning. "), Stall()], [Say("The beginning. "), Stall()])
     before = spawn.live()
     options: dict[str, Any] = {**rig.options, "policy": FULL}
     async with (
-        open_session(rig.driver, cwd=place, **options) as one,
-        open_session(rig.driver, cwd=place, **options) as two,
+        open_session(rig.driver, cwd=cwd, **options) as first,
+        open_session(rig.driver, cwd=cwd, **options) as second,
     ):
-        turns = [asyncio.create_task(collect(session.turn("tell me"))) for session in (one, two)]
+        turns = [asyncio.create_task(collect(session.turn("tell me"))) for session in (first, second)]
         await eventually(lambda: len(rig.model.requests) == 2, "they never began")
         await rig.stalled()
         (pid,) = set(spawn.live().values()) - set(before.values())
         os.kill(pid, signal.SIGKILL)
         for seen in await asyncio.gather(*turns):
             assert "killed by signal 9" in done(seen).error
-        after = await collect(one.turn("are you there"))
-        assert f"resume={one.native_id}" in done(after).error
-        async with open_session(rig.driver, cwd=place, **options, resume=one.native_id) as again:
+        after = await collect(first.turn("are you there"))
+        assert f"resume={first.native_id}" in done(after).error
+        async with open_session(rig.driver, cwd=cwd, **options, resume=first.native_id) as again:
             assert done(await collect(again.turn("and now?"))).status == "success"
 
 
-async def test_a_conversation_is_open_once(rig: CodexRig, place: Path) -> None:
-    async with open_session(rig.driver, cwd=place, policy=FULL, **rig.options) as session:
+async def test_a_conversation_is_open_once(rig: CodexRig, cwd: Path) -> None:
+    async with open_session(rig.driver, cwd=cwd, policy=FULL, **rig.options) as session:
         with pytest.raises(UsageError, match="open already"):
-            async with open_session(rig.driver, cwd=place, resume=session.native_id, **rig.options):
+            async with open_session(rig.driver, cwd=cwd, resume=session.native_id, **rig.options):
                 pass
 
 
-async def test_a_broken_mcp_server_is_a_warning(rig: CodexRig, place: Path) -> None:
+async def test_a_broken_mcp_server_is_a_warning(rig: CodexRig, cwd: Path) -> None:
     servers = {"broken": McpServer(command=("/bin/false",))}
-    async with open_session(rig.driver, cwd=place, policy=FULL, mcp_servers=servers, **rig.options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=FULL, mcp_servers=servers, **rig.options) as session:
         seen = await collect(session.turn("hello"))
     assert any("MCP server broken" in warning.message for warning in of(seen, Warning))
     with pytest.raises(UsageError, match="no MCP server named"):
-        async with open_session(rig.driver, cwd=place, mcp_servers={"a.b": servers["broken"]}, **rig.options):
+        async with open_session(rig.driver, cwd=cwd, mcp_servers={"a.b": servers["broken"]}, **rig.options):
             pass
 
 
-async def test_started_and_greeted_ahead(rig: CodexRig, place: Path) -> None:
+async def test_started_and_greeted_ahead(rig: CodexRig, cwd: Path) -> None:
     env = {**rig.env, "PATH": f"{CODEX.parent}:{rig.env['PATH']}"}
     early = prestart("codex", env)
     assert early is not None
-    send_first_message(early, "codex", build_spec(Config(), cwd=place, env=env, policy=FULL))
+    send_first_message(early, "codex", build_spec(Config(), cwd=cwd, env=env, policy=FULL))
     assert early.written_ahead.count(b"\n") == 3, "the handshake, and what opens the thread"
     rig.play([Say("there")])
-    async with open_session(Codex(), cwd=place, env=env, policy=FULL) as session:
+    async with open_session(Codex(), cwd=cwd, env=env, policy=FULL) as session:
         assert list(spawn.live().values()) == [early.pid], "the very same one"
         assert early.written_ahead == b"", "nothing is left of it, so nothing was said twice"
         assert done(await collect(session.turn("go"))).text == "there"
     assert not spawn.live()
 
 
-async def test_greeted_ahead_for_something_else(rig: CodexRig, place: Path) -> None:
+async def test_greeted_ahead_for_something_else(rig: CodexRig, cwd: Path) -> None:
     env = {**rig.env, "PATH": f"{CODEX.parent}:{rig.env['PATH']}"}
     early = prestart("codex", env)
     assert early is not None
-    send_first_message(early, "codex", build_spec(Config(), cwd=place, env=env, policy=FULL))
+    send_first_message(early, "codex", build_spec(Config(), cwd=cwd, env=env, policy=FULL))
     rig.play([Say("there")])
-    async with open_session(Codex(), cwd=place, env=env, policy="read-only") as session:
+    async with open_session(Codex(), cwd=cwd, env=env, policy="read-only") as session:
         assert early.pid not in spawn.live().values(), "it has a thread with another policy"
         assert done(await collect(session.turn("go"))).text == "there"
     assert not spawn.live()
 
 
-async def test_it_lists_its_models_without_a_session(rig: CodexRig, place: Path) -> None:
-    listed = await rig.driver.list_models(str(place), rig.env)
+async def test_it_lists_its_models_without_a_session(rig: CodexRig, cwd: Path) -> None:
+    listed = await rig.driver.list_models(str(cwd), rig.env)
     assert "gpt-5.5" in listed.names and not listed.certain, "it takes what its provider takes"
     assert set(listed.efforts) == set(listed.names)
     assert {"low", "high"} <= set(listed.efforts["gpt-5.5"]) <= set(rig.driver.features.effort)

@@ -19,18 +19,18 @@ HELD = Policy("allow", "ask", "deny")
 FULL = Policy("allow", "allow", "allow")
 
 
-def passed(place: Path, policy: Policy, *messages: dict[str, Any]) -> list[Any]:
+def passed(folder: Path, policy: Policy, *messages: dict[str, Any]) -> list[Any]:
     """What Codex hears of these."""
-    codex, program = place / "codex", place / "filter.cjs"
+    codex, program = folder / "codex", folder / "filter.cjs"
     codex.write_text(ECHO)
-    program.write_text(codex_filter("codex-acp", str(codex), Spec(cwd=str(place), policy=policy)))
+    program.write_text(codex_filter("codex-acp", str(codex), Spec(cwd=str(folder), policy=policy)))
     codex.chmod(0o700)
     lines = "".join(f"{json.dumps(message, ensure_ascii=False)}\n" for message in messages)
     node = shutil.which("node") or "node"
-    told = subprocess.run(
+    process = subprocess.run(
         [node, str(program), "app-server"], input=lines, capture_output=True, text=True, timeout=60, check=True
     )
-    arguments, *heard = told.stdout.rstrip("\n").split("\n")
+    arguments, *heard = process.stdout.rstrip("\n").split("\n")
     assert arguments == "app-server"
     return [json.loads(line) for line in heard]
 

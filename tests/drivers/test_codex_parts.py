@@ -166,12 +166,14 @@ def test_unknown_shapes_are_kept() -> None:
 
 
 def row(policy: Policy) -> str:
-    told, got = controls(policy), receipt(policy)
+    settings, got = controls(policy), receipt(policy)
     levels = " · ".join(policy.level(capability) for capability in CAPABILITIES)
     means = " · ".join(got.of(capability).means for capability in CAPABILITIES)
-    network = "" if told.sandbox == "danger-full-access" else " + network" if told.network else ""
-    shell = "yes" if told.shell else "no"
-    return f"| {levels} | {told.sandbox}{network} | {told.approval} | {shell} | {told.web_search} | {means} |"
+    network = "" if settings.sandbox == "danger-full-access" else " + network" if settings.network else ""
+    shell = "yes" if settings.shell else "no"
+    return (
+        f"| {levels} | {settings.sandbox}{network} | {settings.approval} | {shell} | {settings.web_search} | {means} |"
+    )
 
 
 @pytest.mark.parametrize("policy", every_policy(), ids=name_of)
@@ -181,9 +183,9 @@ def test_the_document_has_the_mapping(policy: Policy) -> None:
 
 @pytest.mark.parametrize("policy", every_policy(), ids=name_of)
 def test_the_receipt_says_what_a_command_can_still_do(policy: Policy) -> None:
-    told = receipt(policy)
+    policy_receipt = receipt(policy)
     sandboxed = controls(policy).sandbox != "danger-full-access"
-    notes = {capability: told.of(capability).note for capability in CAPABILITIES}
+    notes = {capability: policy_receipt.of(capability).note for capability in CAPABILITIES}
     assert ("no command tool" in notes["shell"]) == (policy.shell == "deny")
     assert ("may run it again outside" in notes["shell"]) == (policy.shell == "ask" and sandboxed)
     assert ("rules/*.rules" in notes["shell"]) == (policy.shell == "ask" or (policy.shell == "allow" and sandboxed))
@@ -201,9 +203,9 @@ def test_the_receipt_says_what_a_command_can_still_do(policy: Policy) -> None:
 
 @pytest.mark.parametrize("policy", every_policy(), ids=name_of)
 def test_a_turn_is_told_of_a_read_only_sandbox_with_network(policy: Policy) -> None:
-    told = controls(policy)
+    settings = controls(policy)
     read_only = {"type": "readOnly", "networkAccess": True}
-    assert told.turn_sandbox == (read_only if told.sandbox == "read-only" and told.network else None)
+    assert settings.turn_sandbox == (read_only if settings.sandbox == "read-only" and settings.network else None)
 
 
 def test_thread_parameters() -> None:
@@ -232,9 +234,9 @@ def test_an_elicitation_with_fields_is_a_question() -> None:
         "gift": {"type": "boolean", "description": "Wrap it?"},
     }
     params = {"serverName": "shop", "message": "Which?", "requestedSchema": {"type": "object", "properties": fields}}
-    found = parse_request("mcpServer/elicitation/request", params, CodexNormaliser(print), Policy())
-    assert found is not None
-    ask, respond = found
+    request = parse_request("mcpServer/elicitation/request", params, CodexNormaliser(print), Policy())
+    assert request is not None
+    ask, respond = request
     assert [(question.id, question.free) for question in ask.questions] == [
         ("size", False),
         ("count", True),
@@ -249,19 +251,19 @@ def test_remembering_for_ever_is_not_offered_where_something_is_denied() -> None
     """Codex would write a rule for that command that nothing of ours is asked about any more."""
     params = {"itemId": "x", "command": "ls", "proposedExecpolicyAmendment": ["ls"]}
     for policy, offered in ((Policy(), ("session", "always")), (Policy(network="deny"), ("session",))):
-        found = parse_request("item/commandExecution/requestApproval", params, CodexNormaliser(print), policy)
-        assert found is not None
-        assert found[0].remember == offered
+        request = parse_request("item/commandExecution/requestApproval", params, CodexNormaliser(print), policy)
+        assert request is not None
+        assert request[0].remember == offered
 
 
 def test_remembering_a_connection_is_about_the_host() -> None:
     """Codex then lets every command reach that host, not this one alone."""
     context = {"host": "example.test", "protocol": "https"}
     params = {"itemId": "x", "command": "curl https://example.test/", "cwd": "/x", "networkApprovalContext": context}
-    found = parse_request("item/commandExecution/requestApproval", params, CodexNormaliser(print), Policy())
-    assert found is not None
-    assert found[0].action == Fetch("https://example.test")
-    assert found[0].scopes == {"session": "every command's connections to example.test by https, this session"}
+    request = parse_request("item/commandExecution/requestApproval", params, CodexNormaliser(print), Policy())
+    assert request is not None
+    assert request[0].action == Fetch("https://example.test")
+    assert request[0].scopes == {"session": "every command's connections to example.test by https, this session"}
 
 
 # --- the program -----------------------------------------------------------------------------------------------------
@@ -281,9 +283,9 @@ def test_the_native_program_is_started_where_it_is_found(tmp_path: Path) -> None
     native.parent.mkdir(parents=True)
     native.write_text("")
     native.chmod(0o755)
-    argv, told = launch_command(env, ("codex", "--profile", "x"))
+    argv, child_env = launch_command(env, ("codex", "--profile", "x"))
     assert argv == [str(native), "--profile", "x", "app-server"]
-    assert told == {**env, "CODEX_MANAGED_BY_NPM": "1", "CODEX_MANAGED_PACKAGE_ROOT": str(script.parent.parent)}
+    assert child_env == {**env, "CODEX_MANAGED_BY_NPM": "1", "CODEX_MANAGED_PACKAGE_ROOT": str(script.parent.parent)}
 
 
 def agent(tmp_path: Path, program: str) -> dict[str, Any]:
@@ -307,7 +309,7 @@ async def test_missing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("program", "told"),
+    ("program", "problem"),
     [
         ("import sys; sys.exit('no home')", r"exited with status 1(?s:.)*no home"),
         ("while True: print('What is your name?')", "invalid protocol message: 'What is your name"),
@@ -320,9 +322,9 @@ async def test_missing(tmp_path: Path) -> None:
     ],
     ids=["exits", "garbage", "hello", "silent", "refuses"],
 )
-async def test_it_does_not_come_up(tmp_path: Path, program: str, told: str) -> None:
+async def test_it_does_not_come_up(tmp_path: Path, program: str, problem: str) -> None:
     before, began = spawn.live(), time.monotonic()
-    with pytest.raises(AgentStartFailed, match=told):
+    with pytest.raises(AgentStartFailed, match=problem):
         async with open_session(cwd=tmp_path, **agent(tmp_path, program)):
             pass
     assert time.monotonic() - began < 15, "at once, not when the time is up"
@@ -405,9 +407,9 @@ def test_the_head_start_imports_little() -> None:
 def test_no_policy_makes_codex_ask_about_single_hosts() -> None:
     """It does so only behind a proxy of its own, which its configuration has to set up: ours never does."""
     for policy in every_policy():
-        told = controls(policy)
-        assert set(told.config) == {"web_search", "features.shell_tool", "sandbox_workspace_write.network_access"}
-        params = thread_params(Spec(cwd="/", policy=policy), told, {})
+        settings = controls(policy)
+        assert set(settings.config) == {"web_search", "features.shell_tool", "sandbox_workspace_write.network_access"}
+        params = thread_params(Spec(cwd="/", policy=policy), settings, {})
         assert not [name for name in params["config"] if "proxy" in name or name.startswith("permissions")]
 
 
@@ -432,8 +434,8 @@ def test_what_grants_more_than_its_action_says_so(case: str) -> None:
     normaliser.calls["i"] = RawCall("exec_command", {"cmd": "make"})
     normaliser.actions["i"] = Command("make") if kind == "commandExecution" else Edit(("a",), "x")
     params = {"itemId": "i", "command": "make", "cwd": "/x", **more}
-    found = parse_request(f"item/{kind}/requestApproval", params, normaliser, Policy())
-    assert found is not None and found[0].wider is wider
+    request = parse_request(f"item/{kind}/requestApproval", params, normaliser, Policy())
+    assert request is not None and request[0].wider is wider
 
 
 def test_a_command_outside_the_sandbox_grants_more() -> None:

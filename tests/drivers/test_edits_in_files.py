@@ -62,15 +62,15 @@ def test_what_cannot_be_shown_says_so(tmp_path: Path) -> None:
 
 
 async def test_a_link_is_told(tmp_path: Path, file: Path) -> None:
-    place = tmp_path / "place"
-    place.mkdir()
-    (place / "harmless.txt").symlink_to(file)
-    (tmp_path / "elsewhere").symlink_to(place)
-    assert link_target("harmless.txt", str(place)) == str(file)
+    cwd = tmp_path / "place"
+    cwd.mkdir()
+    (cwd / "harmless.txt").symlink_to(file)
+    (tmp_path / "elsewhere").symlink_to(cwd)
+    assert link_target("harmless.txt", str(cwd)) == str(file)
     assert link_target("harmless.txt", str(tmp_path / "elsewhere")) == str(file)
     assert link_target("plain.txt", str(tmp_path / "elsewhere")) == "", "the directory itself may be reached by one"
-    assert link_target(str(tmp_path / "elsewhere" / "x"), "/") == str(place / "x")
-    ask = await note_links(Ask("1", "permission", action=Edit(("harmless.txt",))), str(place))
+    assert link_target(str(tmp_path / "elsewhere" / "x"), "/") == str(cwd / "x")
+    ask = await note_links(Ask("1", "permission", action=Edit(("harmless.txt",))), str(cwd))
     assert ask.reason == f"harmless.txt is a link: what changes is {file}."
 
 
@@ -226,17 +226,17 @@ async def test_an_acp_agent_may_replace_everywhere(file: Path) -> None:
 def test_what_is_replaced_everywhere() -> None:
     """By what is told of the whole call, or of each of its changes."""
 
-    def told(count: int, **arguments: Any) -> list[bool]:
+    def made_everywhere(count: int, **arguments: Any) -> list[bool]:
         tool = AcpToolCall("edit", "1")
         tool.arguments = arguments
         tool.content = [{"type": "diff", "path": "a", "oldText": "b", "newText": "c"}] * count
         return tool.made_everywhere
 
-    assert told(1, replaceAll=True) == told(1, replace_all=True) == [True]
-    assert told(1, replaceAll=False) == told(1) == [False]
-    assert told(2, changes=[{"replaceAll": True}, {}]) == [True, False]
-    assert told(3, changes=[{"replaceAll": True}, {}]) == [True] * 3, "which one is not known"
-    assert told(1, changes="odd") == told(1, changes=[1]) == [False]
+    assert made_everywhere(1, replaceAll=True) == made_everywhere(1, replace_all=True) == [True]
+    assert made_everywhere(1, replaceAll=False) == made_everywhere(1) == [False]
+    assert made_everywhere(2, changes=[{"replaceAll": True}, {}]) == [True, False]
+    assert made_everywhere(3, changes=[{"replaceAll": True}, {}]) == [True] * 3, "which one is not known"
+    assert made_everywhere(1, changes="odd") == made_everywhere(1, changes=[1]) == [False]
 
 
 async def test_opencode_leaves_indentation_out_and_gets_it_back(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Case(Struct, frozen=True):
     rig: type[AcpRig]
     write: Callable[[HostileRepository], None]
     runs: frozenset[str]  # what runs of it where the repository is trusted
-    told: str  # the names that a person is told of
+    left_out: str  # the names that a person is told of
     trust: str = ""  # the file under HOME by which its person trusts a folder
 
 
@@ -116,7 +116,7 @@ async def rig(case: Case, hostile: HostileRepository, tmp_path: Path) -> AsyncIt
         if case.trust:
             trusted = home / case.trust
             trusted.parent.mkdir(parents=True, exist_ok=True)
-            trusted.write_text(json.dumps({str(hostile.place): "TRUST_FOLDER"}))
+            trusted.write_text(json.dumps({str(hostile.path): "TRUST_FOLDER"}))
         yield rig
 
 
@@ -130,8 +130,8 @@ async def turn(
         asked.append(ask)
         return True
 
-    rig.play([Write(str(hostile.place / "new.txt"), "x\n")], [Run("touch made.txt")], [Say("Done.")])
-    opening = open_session(rig.driver, cwd=hostile.place, policy=policy, on_ask=decide, **rig.options, **options)
+    rig.play([Write(str(hostile.path / "new.txt"), "x\n")], [Run("touch made.txt")], [Say("Done.")])
+    opening = open_session(rig.driver, cwd=hostile.path, policy=policy, on_ask=decide, **rig.options, **options)
     async with opening as session:
         return await collect(session.turn("go")), asked
 
@@ -146,8 +146,8 @@ async def test_a_repository_runs_nothing_and_allows_itself_nothing(
     assert [ask.capability for ask in asked] == (["shell"] if policy.shell == "ask" else [])
     expected = "ok" if policy.shell == "ask" else "denied"
     assert {result.status for result in of(seen, ToolResult)} == {expected}
-    told = next(event.message for event in of(seen, Warning) if "left out" in event.message)
-    assert f": {case.told}. If you trust it: trust_repository = true under [agents.{rig.preset}]" in told
+    warning = next(event.message for event in of(seen, Warning) if "left out" in event.message)
+    assert f": {case.left_out}. If you trust it: trust_repository = true under [agents.{rig.preset}]" in warning
     assert WORDS in rig.heard(), "its instructions are text"
 
 
@@ -217,9 +217,9 @@ async def test_what_an_agent_runs_all_the_same_is_refused(hostile: HostileReposi
     env = {"HOME": "/nonexistent", "PATH": "/nonexistent"}
     for policy in (Policy("deny", "deny", "deny"), Policy("allow", "ask", "allow")):
         with pytest.raises(RepositoryRuns) as refused:
-            async with open_session(acp.create(preset, {"preset": preset}), cwd=hostile.place, policy=policy, env=env):
+            async with open_session(acp.create(preset, {"preset": preset}), cwd=hostile.path, policy=policy, env=env):
                 pass
-        assert str(hostile.place) in refused.value.message and "trust_repository" in (refused.value.hint or "")
+        assert str(hostile.path) in refused.value.message and "trust_repository" in (refused.value.hint or "")
 
 
 async def test_what_copilot_runs(hostile: HostileRepository, tmp_path: Path) -> None:
@@ -234,12 +234,12 @@ async def test_what_copilot_runs(hostile: HostileRepository, tmp_path: Path) -> 
     async with CopilotRig(tmp_path / "home", BINARIES) as rig:
         settings = tmp_path / "home/.copilot/config.json"
         settings.parent.mkdir(parents=True, exist_ok=True)
-        settings.write_text(json.dumps({"trustedFolders": [str(hostile.place)]}))
-        await rig.driver.list_models(str(hostile.place), {**rig.options["env"], "COPILOT_MODEL": rig.model_name})
+        settings.write_text(json.dumps({"trustedFolders": [str(hostile.path)]}))
+        await rig.driver.list_models(str(hostile.path), {**rig.options["env"], "COPILOT_MODEL": rig.model_name})
         assert not hostile.ran, "its models are listed elsewhere"
         helped = [Say("Helped.")]
         rig.play([hand_over("one")], helped, [hand_over("two")], helped, [hand_over("three")], helped, [Say("Done.")])
-        opening = open_session(rig.driver, cwd=hostile.place, policy="ask", accept_unenforced=True, **rig.options)
+        opening = open_session(rig.driver, cwd=hostile.path, policy="ask", accept_unenforced=True, **rig.options)
         async with opening as session:
             await collect(session.turn("go"))
     assert hostile.ran == set(COPILOT)

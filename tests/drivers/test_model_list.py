@@ -29,14 +29,14 @@ WANTED = {
 
 @pytest.mark.parametrize(("wanted", "near"), WANTED.items())
 def test_a_model_that_is_not_listed_is_told_with_the_nearest(wanted: str, near: tuple[str, ...] | None) -> None:
-    said = unlisted_model(LISTED, wanted)
+    problem = unlisted_model(LISTED, wanted)
     if near == ():
-        assert said == ""
+        assert problem == ""
     elif near is None:
-        assert said == "it is not in the agent's list of models"
+        assert problem == "it is not in the agent's list of models"
     else:
         assert nearest_models(LISTED.names, wanted)[0] == near[0]
-        assert near[0] in said
+        assert near[0] in problem
 
 
 def test_without_a_list_nothing_is_said() -> None:
@@ -44,8 +44,8 @@ def test_without_a_list_nothing_is_said() -> None:
 
 
 def test_whatever_an_agent_tells_is_bounded() -> None:
-    told = [(f"m{number}", [f"e{level}" for level in range(50)]) for number in range(300)]
-    listed = m.model_list([*told, (7, None), ("", []), ("x" * 201, [])], certain=True)
+    models = [(f"m{number}", [f"e{level}" for level in range(50)]) for number in range(300)]
+    listed = m.model_list([*models, (7, None), ("", []), ("x" * 201, [])], certain=True)
     assert len(listed.names) == m.MAX_MODELS and len(listed.efforts["m0"]) == m.MAX_EFFORTS
     assert not listed.certain, "there are more than the list has"
     assert m.model_list([("a", None), ("b", [])], certain=True) == ModelList(

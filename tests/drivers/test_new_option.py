@@ -59,30 +59,30 @@ from tieline.sessions.agent_options import spec_of
 from tieline.sessions.manager import SessionManager
 from tieline.teams.team_file import read_member
 
-place = sys.argv[1]
+cwd = sys.argv[1]
 driver = Scripted()
 driver.features = Features(flavour=True)
-assert open_session(driver, cwd=place, flavour="mint", config=Config()).spec.flavour == "mint", "library"
-options = options_of(parse(["a", "p", "--flavour", "mint", "--cwd", place]), "ask")
+assert open_session(driver, cwd=cwd, flavour="mint", config=Config()).spec.flavour == "mint", "library"
+options = options_of(parse(["a", "p", "--flavour", "mint", "--cwd", cwd]), "ask")
 assert open_session(driver, config=Config(), **options).spec.flavour == "mint", "CLI"
 body = msgspec.json.decode(b'{"flavour": "mint"}', type=NewSession)
-request = _wanted(AgentProject(cwd=place, flavour="mint"))
+request = _wanted(AgentProject(cwd=cwd, flavour="mint"))
 
 async def stored(options):
-    command = CreateSession(session="s", cwd=place, **options)
+    command = CreateSession(session="s", cwd=cwd, **options)
     envelope = msgspec.json.encode(CommandEnvelope(id="1", command=command))
     arrived = decode_envelope(envelope).command
-    url = f"sqlite:///{place}/bus.db"
+    url = f"sqlite:///{cwd}/bus.db"
     config = Config(default_agent="scripted")
     for start in range(2):
         async with open_bus(url) as bus, SessionManager(bus, config, drivers={"scripted": driver}) as manager:
             if not start:
-                await manager.create(cwd=place, id="s", **arrived.agent_options())
+                await manager.create(cwd=cwd, id="s", **arrived.agent_options())
             assert spec_of(manager.get("s"), {}).flavour == "mint"
 
 asyncio.run(stored(body.agent_options(policy=request.policy)))
 assert request.agent_options()["flavour"] == "mint", "relay"
-member = Path(place, "member.toml")
+member = Path(cwd, "member.toml")
 member.write_text('name = "bot"\\nagent = "scripted"\\nflavour = "mint"\\n')
 assert read_member(member).agent_options()["flavour"] == "mint", "team file"
 """
@@ -144,18 +144,18 @@ async def test_a_new_option_reaches_the_driver_over_rest_the_command_line_and_a_
             return any(view.id == me and view.online for view in await client.nodes())
 
         await until(online, "the node did not join")
-        for name, where, place in (("near", "", hub.place), ("far", me, node.place)):
-            body = {"id": name, "node": where, "agent": "bot", "cwd": str(place), "flavour": "mint", "prompt": "go"}
+        for name, where, cwd in (("near", "", hub.place), ("far", me, node.place)):
+            body = {"id": name, "node": where, "agent": "bot", "cwd": str(cwd), "flavour": "mint", "prompt": "go"}
             response = await http.post("/sessions", json=body)
             assert response.is_success, response.text
             assert await flavour_of(client, name) == "mint", name
 
-        place = str(hub.place)
-        team = {"name": "t", "members": [{"name": "one", "agent": "bot", "cwd": place, "flavour": "mint"}]}
+        cwd = str(hub.place)
+        team = {"name": "t", "members": [{"name": "one", "agent": "bot", "cwd": cwd, "flavour": "mint"}]}
         response = await http.post("/teams", json={"team": team | {"conversation": {"max_rounds": 1}}, "task": "go"})
         assert response.is_success, response.text
         assert await flavour_of(client, response.json()["who"][0]["session"]) == "mint", "team"
-        schedule = {"agent": "bot", "cwd": place, "flavour": "mint", "prompt": "go", "cron": "0 0 1 1 *"}
+        schedule = {"agent": "bot", "cwd": cwd, "flavour": "mint", "prompt": "go", "cron": "0 0 1 1 *"}
         response = await http.post("/schedules", json=schedule)
         assert response.is_success, response.text
         response = await http.post(f"/schedules/{response.json()['id']}/run")

@@ -51,7 +51,7 @@ def normalise(messages: list[Message], **options: Any) -> tuple[list[Event], Ope
 
 
 def test_turn() -> None:
-    seen, told = normalise(recorded("turn"))
+    seen, normaliser = normalise(recorded("turn"))
     assert the(seen, Thinking).text == "Let me consider the matter."
     assert [text.text for text in of(seen, Text)] == ["I will write a file.", "All done, in blue."]
     assert "".join(piece.text for piece in of(seen, TextDelta)) == "I will write a file.All done, in blue."
@@ -64,11 +64,11 @@ def test_turn() -> None:
     assert "one\ntwo" in "".join(piece.text for piece in of(seen, ToolOutput))
     steps = (PlanStep("Look", "done"), PlanStep("Change", "running"), PlanStep("Test"))
     assert the(seen, Plan).steps == steps
-    assert told.steps == 5
-    assert told.tokens is not None
-    assert of(seen, Usage)[-1].tokens == told.tokens
-    assert (told.tokens.cost_usd or 0) > 0
-    diff = told.composed_diff()
+    assert normaliser.steps == 5
+    assert normaliser.tokens is not None
+    assert of(seen, Usage)[-1].tokens == normaliser.tokens
+    assert (normaliser.tokens.cost_usd or 0) > 0
+    diff = normaliser.composed_diff()
     assert diff is not None
     assert (diff.paths, "+one\n+two\n" in diff.diff) == (("/project/made.txt",), True)
     assert not of(seen, Other)
@@ -87,7 +87,7 @@ def test_refused() -> None:
 
 
 def test_subagent() -> None:
-    seen, told = normalise(recorded("subagent"))
+    seen, normaliser = normalise(recorded("subagent"))
     task, run = of(seen, ToolUse)
     assert task.action == Task("Count files")
     assert (task.parent, run.parent) == ("", task.id)
@@ -95,9 +95,9 @@ def test_subagent() -> None:
         ("There are none.", task.id),
         ("The subagent found none.", ""),
     ]
-    assert told.steps == 2, "the subagent's model calls are not the turn's"
-    assert told.tokens is not None
-    assert told.tokens.input == sum(
+    assert normaliser.steps == 2, "the subagent's model calls are not the turn's"
+    assert normaliser.tokens is not None
+    assert normaliser.tokens.input == sum(
         each["properties"]["part"]["tokens"]["input"]
         for each in recorded("subagent")
         if each["type"] == "message.part.updated" and each["properties"]["part"]["type"] == "step-finish"
@@ -255,15 +255,20 @@ def test_what_was_said_in_between_holds_the_end() -> None:
 
 
 def test_limits() -> None:
-    told = OpenCodeNormaliser("s")
-    assert past_limit(Spec(cwd="/", max_turns=0), told) is None, "nothing has been called yet"
+    normaliser = OpenCodeNormaliser("s")
+    assert past_limit(Spec(cwd="/", max_turns=0), normaliser) is None, "nothing has been called yet"
     for reason in ("tool-calls", "stop"):
         tokens = {"input": 1, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}
         part = {"id": reason, "messageID": "m", "sessionID": "s", "type": "step-finish", "reason": reason}
-        told.feed({"type": "message.part.updated", "properties": {"part": {**part, "tokens": tokens, "cost": 0.5}}})
+        normaliser.feed(
+            {"type": "message.part.updated", "properties": {"part": {**part, "tokens": tokens, "cost": 0.5}}}
+        )
         if reason == "tool-calls":
-            assert past_limit(Spec(cwd="/", max_turns=1), told) == ("max_turns", "it was not done after 1 model calls")
-            assert past_limit(Spec(cwd="/", max_turns=2), told) is None
-            assert past_limit(Spec(cwd="/", max_budget_usd=0.5), told) == ("max_budget", "it has cost 0.5 USD")
-            assert past_limit(Spec(cwd="/", max_budget_usd=0.6), told) is None
-    assert past_limit(Spec(cwd="/", max_turns=1), told) is None, "it ended by itself"
+            assert past_limit(Spec(cwd="/", max_turns=1), normaliser) == (
+                "max_turns",
+                "it was not done after 1 model calls",
+            )
+            assert past_limit(Spec(cwd="/", max_turns=2), normaliser) is None
+            assert past_limit(Spec(cwd="/", max_budget_usd=0.5), normaliser) == ("max_budget", "it has cost 0.5 USD")
+            assert past_limit(Spec(cwd="/", max_budget_usd=0.6), normaliser) is None
+    assert past_limit(Spec(cwd="/", max_turns=1), normaliser) is None, "it ended by itself"

@@ -35,20 +35,22 @@ def test_every_policy(policy: Policy) -> None:
             level = policy.level(capability)
             assert decide(name, "anything", BUILD["permission"], rules) == level
             assert is_hidden(rules, name) == (level == "deny")
-    told = receipt(policy, foreign=False)
+    policy_receipt = receipt(policy, foreign=False)
     for capability in CAPABILITIES:
-        line = told.of(capability)
+        line = policy_receipt.of(capability)
         assert (line.level, line.means) == (
             policy.level(capability),
             "prompt" if policy.level(capability) == "ask" else "rule",
         )
     if policy.shell == "deny":
-        assert not told.file_write.note and not told.network.note
+        assert not policy_receipt.file_write.note and not policy_receipt.network.note
     else:
-        assert bool(told.file_write.note) == (policy.file_write != "allow"), "what a shell can do is said"
-        assert bool(told.network.note) == (policy.network != "allow")
-    assert ("> file" in told.shell.note) == ("password" in told.shell.note) == (policy.shell == "ask")
-    assert "own settings" not in told.shell.note
+        assert bool(policy_receipt.file_write.note) == (policy.file_write != "allow"), "what a shell can do is said"
+        assert bool(policy_receipt.network.note) == (policy.network != "allow")
+    assert (
+        ("> file" in policy_receipt.shell.note) == ("password" in policy_receipt.shell.note) == (policy.shell == "ask")
+    )
+    assert "own settings" not in policy_receipt.shell.note
     own = receipt(policy, foreign=False, project=True).shell.note
     assert ("plugins and servers run without an ask" in own) == (policy.shell != "allow")
 

@@ -37,10 +37,10 @@ async def rig(tmp_path: Path) -> AsyncIterator[OpenCodeRig]:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    place = tmp_path / "place"
-    place.mkdir()
-    return place
+def cwd(tmp_path: Path) -> Path:
+    cwd = tmp_path / "place"
+    cwd.mkdir()
+    return cwd
 
 
 async def test_one_server_for_many(rig: OpenCodeRig, tmp_path: Path) -> None:
@@ -49,12 +49,12 @@ async def test_one_server_for_many(rig: OpenCodeRig, tmp_path: Path) -> None:
         each.mkdir()
     rig.model.choose = lambda body: [Run("pwd")] if body["messages"][-1]["role"] == "user" else [Say("Ran.")]
     before = asyncio.all_tasks()
-    async with open_(rig, places[0]) as one, open_(rig, places[1]) as two, open_(rig, places[1]) as three:
+    async with open_(rig, places[0]) as first, open_(rig, places[1]) as second, open_(rig, places[1]) as third:
         assert len(spawn.live()) == 1
         watching = asyncio.all_tasks() - before
-        turns = await asyncio.gather(*(collect(each.turn("go")) for each in (one, two, three)))
-        told = [the(seen, ToolResult).output.strip() for seen in turns]
-        assert told == [str(places[0]), str(places[1]), str(places[1])]
+        turns = await asyncio.gather(*(collect(each.turn("go")) for each in (first, second, third)))
+        outputs = [the(seen, ToolResult).output.strip() for seen in turns]
+        assert outputs == [str(places[0]), str(places[1]), str(places[1])]
         other = {**rig.env, "SOME_OTHER": "environment"}
         async with open_(rig, places[2], env=other):
             assert len(spawn.live()) == 2, "another environment is another server"
@@ -63,7 +63,7 @@ async def test_one_server_for_many(rig: OpenCodeRig, tmp_path: Path) -> None:
     assert watching and all(task.done() for task in watching), "whoever reads its events or watches over it has ended"
 
 
-async def test_a_server_that_dies_is_noticed_and_started_again(rig: OpenCodeRig, place: Path, tmp_path: Path) -> None:
+async def test_a_server_that_dies_is_noticed_and_started_again(rig: OpenCodeRig, cwd: Path, tmp_path: Path) -> None:
     """Between two turns, without anybody asking for it, and the node looks at the agent again."""
     lost: list[str] = []
     config = Config(environ=rig.env)
@@ -73,7 +73,7 @@ async def test_a_server_that_dies_is_noticed_and_started_again(rig: OpenCodeRig,
     ):
         manager.lost.append(lost.append)
         session = await manager.create(
-            "opencode", cwd=str(place), policy=preset("full"), model=str(rig.options.get("model", ""))
+            "opencode", cwd=str(cwd), policy=preset("full"), model=str(rig.options.get("model", ""))
         )
         rig.play([Say("Before.")], [Say("After.")])
         await manager.prompt(session.id, "go")
@@ -91,30 +91,30 @@ async def test_a_server_that_dies_is_noticed_and_started_again(rig: OpenCodeRig,
     assert not spawn.live()
 
 
-async def test_cancelled_while_it_starts(rig: OpenCodeRig, place: Path) -> None:
-    opening = asyncio.create_task(one_turn(rig, place))
+async def test_cancelled_while_it_starts(rig: OpenCodeRig, cwd: Path) -> None:
+    opening = asyncio.create_task(one_turn(rig, cwd))
     await eventually(lambda: bool(spawn.live()), "it never started")
     opening.cancel()
     await asyncio.gather(opening, return_exceptions=True)
     assert not spawn.live()
-    assert done(await one_turn(rig, place)).status == "success", "the next one starts a server of its own"
+    assert done(await one_turn(rig, cwd)).status == "success", "the next one starts a server of its own"
 
 
-async def test_started_ahead(rig: OpenCodeRig, place: Path) -> None:
+async def test_started_ahead(rig: OpenCodeRig, cwd: Path) -> None:
     env = {**rig.env, "PATH": f"{Path(PROGRAM).parent}:{rig.env['PATH']}"}
     prestart("opencode", env)
     (early,) = spawn.live().values()
-    async with open_session(create("opencode", {}), cwd=place, env=env) as session:
+    async with open_session(create("opencode", {}), cwd=cwd, env=env) as session:
         assert list(spawn.live().values()) == [early], "the very same one"
         assert done(await collect(session.turn("go"))).status == "success"
     assert not spawn.live()
 
 
-async def test_missing(place: Path, tmp_path: Path) -> None:
+async def test_missing(cwd: Path, tmp_path: Path) -> None:
     env = scratch_env(tmp_path / "home", path="/nowhere")
     driver = create("opencode", {})
     with pytest.raises(AgentMissing, match="npm install"):
-        async with open_session(driver, cwd=place, env=env):
+        async with open_session(driver, cwd=cwd, env=env):
             pass
     probe = await driver.probe(env)
     assert not probe.found
@@ -122,7 +122,7 @@ async def test_missing(place: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "told"),
+    ("program", "problem"),
     [
         ("echo 'wrong library' >&2; exit 3", "status 3"),
         ("while :; do echo garbage; done", "does not speak as an OpenCode server"),
@@ -130,25 +130,25 @@ async def test_missing(place: Path, tmp_path: Path) -> None:
         ("head -c 100000000 /dev/zero", "does not speak as an OpenCode server"),
     ],
 )
-async def test_a_program_that_is_none(place: Path, tmp_path: Path, program: str, told: str) -> None:
+async def test_a_program_that_is_none(cwd: Path, tmp_path: Path, program: str, problem: str) -> None:
     fake = tmp_path / "fake"
     fake.write_text(f"#!/bin/sh\n{program}\n")
     fake.chmod(0o755)
     env = scratch_env(tmp_path / "home", path="/usr/bin:/bin")
-    with pytest.raises(AgentStartFailed, match=told) as failure:
-        async with asyncio.timeout(20), open_session(create("x", {"command": [str(fake)]}), cwd=place, env=env):
+    with pytest.raises(AgentStartFailed, match=problem) as failure:
+        async with asyncio.timeout(20), open_session(create("x", {"command": [str(fake)]}), cwd=cwd, env=env):
             pass
     if "library" in program:
         assert "wrong library" in str(failure.value)
     assert not spawn.live()
 
 
-async def test_a_broken_configuration(tmp_path: Path, place: Path) -> None:
+async def test_a_broken_configuration(tmp_path: Path, cwd: Path) -> None:
     async with OpenCodeRig(tmp_path / "home", PROGRAM, config={"model": 7}) as rig:
         with pytest.raises(AgentStartFailed, match=r"opencode\.json"):
-            await one_turn(rig, place)
+            await one_turn(rig, cwd)
     with pytest.raises(UsageError, match="OPENCODE_CONFIG_CONTENT is not plain JSON"):
-        await one_turn(rig, place, env={**rig.env, "OPENCODE_CONFIG_CONTENT": "{// a comment\n}"})
+        await one_turn(rig, cwd, env={**rig.env, "OPENCODE_CONFIG_CONTENT": "{// a comment\n}"})
 
 
 def test_options() -> None:

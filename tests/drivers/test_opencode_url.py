@@ -46,22 +46,22 @@ def rig(owner: OpenCodeRig) -> BorrowedRig:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    place = tmp_path / "place"
-    place.mkdir()
-    return place
+def cwd(tmp_path: Path) -> Path:
+    cwd = tmp_path / "place"
+    cwd.mkdir()
+    return cwd
 
 
 class Served:
     """A server that is not the driver's, and another client of it."""
 
-    def __init__(self, url: str, password: str, place: Path) -> None:
+    def __init__(self, url: str, password: str, cwd: Path) -> None:
         self.url = url
         self.password = password
         self._client = httpx2.AsyncClient(
             base_url=url, auth=("opencode", password), trust_env=False, timeout=30, verify=False
         )
-        self._directory = {"directory": str(place)}
+        self._directory = {"directory": str(cwd)}
 
     async def get(self, path: str) -> Any:
         return (await self._client.get(path, params=self._directory)).raise_for_status().json()
@@ -71,9 +71,9 @@ class Served:
 
     async def until(self, path: str, true: Callable[[Any], bool]) -> Any:
         async with asyncio.timeout(WAIT_S):
-            while not true(told := await self.get(path)):  # noqa: ASYNC110 (it is another program that changes)
+            while not true(content := await self.get(path)):  # noqa: ASYNC110 (it is another program that changes)
                 await asyncio.sleep(0.02)
-            return told
+            return content
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -94,8 +94,8 @@ async def address(owner: OpenCodeRig) -> AsyncIterator[tuple[str, str]]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def served(address: tuple[str, str], place: Path) -> AsyncIterator[Served]:
-    served = Served(*address, place)
+async def served(address: tuple[str, str], cwd: Path) -> AsyncIterator[Served]:
+    served = Served(*address, cwd)
     yield served
     await served.close()
 
@@ -161,11 +161,11 @@ class Way:
 
 @asynccontextmanager
 async def through(
-    way: Way | Served, served: Served, rig: BorrowedRig, place: Path, **options: Any
+    way: Way | Served, served: Served, rig: BorrowedRig, cwd: Path, **options: Any
 ) -> AsyncGenerator[Session, None]:
     driver = create("opencode", {"url": way.url, "password": served.password})
     chosen: dict[str, Any] = {"policy": Policy("allow", "allow", "allow"), **rig.options, **options}
-    async with open_session(driver, cwd=place, **chosen) as session:
+    async with open_session(driver, cwd=cwd, **chosen) as session:
         yield session
 
 
@@ -188,8 +188,8 @@ async def at_the_first_delta(session: Session, prompt: str, then: Callable[[], A
 # --- a way that breaks -------------------------------------------------------------------------------------
 
 
-def nothing(told: Any) -> bool:
-    return not told
+def nothing(content: Any) -> bool:
+    return not content
 
 
 def finished(messages: list[dict[str, Any]]) -> bool:
@@ -199,10 +199,10 @@ def finished(messages: list[dict[str, Any]]) -> bool:
 LONG = "".join(f"word {number} " for number in range(60))
 
 
-async def test_cut_in_the_middle_of_a_text(served: Served, rig: BorrowedRig, place: Path) -> None:
+async def test_cut_in_the_middle_of_a_text(served: Served, rig: BorrowedRig, cwd: Path) -> None:
     """Cut again and again while text streams: it is whole in the end, and told once."""
     rig.play([Say(LONG, chunks=40, delay_s=0.02), Run("echo in-between")], [Say(LONG, chunks=40, delay_s=0.02)])
-    async with Way(port(served)) as way, through(way, served, rig, place) as session:
+    async with Way(port(served)) as way, through(way, served, rig, cwd) as session:
         seen: list[Event] = []
         async with asyncio.timeout(60):
             async for event in session.turn("go"):
@@ -218,7 +218,7 @@ async def test_cut_in_the_middle_of_a_text(served: Served, rig: BorrowedRig, pla
         assert done(again).text == "Done."
 
 
-async def test_an_ask_while_cut_off(served: Served, rig: BorrowedRig, place: Path) -> None:
+async def test_an_ask_while_cut_off(served: Served, rig: BorrowedRig, cwd: Path) -> None:
     rig.play([Say("First."), Run("touch asked.txt")], [Say("Then.")])
     asked: list[Ask] = []
 
@@ -227,7 +227,7 @@ async def test_an_ask_while_cut_off(served: Served, rig: BorrowedRig, place: Pat
         return True
 
     options: dict[str, Any] = {"policy": ASK_SHELL, "on_ask": decide}
-    async with Way(port(served)) as way, through(way, served, rig, place, **options) as session:
+    async with Way(port(served)) as way, through(way, served, rig, cwd, **options) as session:
 
         async def cut_off() -> None:
             way.close()
@@ -236,17 +236,17 @@ async def test_an_ask_while_cut_off(served: Served, rig: BorrowedRig, place: Pat
 
         seen = await at_the_first_delta(session, "go", cut_off)
     assert len(asked) == 1
-    assert (place / "asked.txt").exists()
+    assert (cwd / "asked.txt").exists()
     assert [text.text for text in of(seen, Text)] == ["First.", "Then."]
     assert done(seen).status == "success"
 
 
-async def test_an_end_while_cut_off(served: Served, rig: BorrowedRig, place: Path) -> None:
+async def test_an_end_while_cut_off(served: Served, rig: BorrowedRig, cwd: Path) -> None:
     """A turn that came to its end meanwhile: all of it is told, and its end."""
     todos = Call("todowrite", {"todos": [{"content": "Look", "status": "pending", "priority": "low"}]})
     task = Call("task", {"description": "Sub", "prompt": "sub", "subagent_type": "general"})
     rig.play([Say("First."), Run("touch ran.txt"), todos], [task], [Say("By the subagent.")], [Say("Then.")])
-    async with Way(port(served)) as way, through(way, served, rig, place) as session:
+    async with Way(port(served)) as way, through(way, served, rig, cwd) as session:
 
         async def cut_off() -> None:
             way.close()
@@ -264,10 +264,10 @@ async def test_an_end_while_cut_off(served: Served, rig: BorrowedRig, place: Pat
     assert done(seen).usage == "complete"
 
 
-async def test_cut_off_for_good(served: Served, rig: BorrowedRig, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cut_off_for_good(served: Served, rig: BorrowedRig, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tieline.drivers.opencode.event_stream.GIVE_UP_S", 1.0)
     rig.play([Say(LONG, chunks=40, delay_s=0.05)])
-    async with Way(port(served)) as way, through(way, served, rig, place) as session:
+    async with Way(port(served)) as way, through(way, served, rig, cwd) as session:
 
         async def cut_off() -> None:
             way.close()
@@ -282,27 +282,27 @@ async def test_cut_off_for_good(served: Served, rig: BorrowedRig, place: Path, m
 # --- somebody else's server --------------------------------------------------------------------------------
 
 
-async def test_given_address(served: Served, rig: BorrowedRig, place: Path) -> None:
-    async with through(served, served, rig, place) as session:
+async def test_given_address(served: Served, rig: BorrowedRig, cwd: Path) -> None:
+    async with through(served, served, rig, cwd) as session:
         assert done(await collect(session.turn("go"))).status == "success"
-        said = await served.get(f"/session/{session.native_id}/message")
-        assert [(part["type"], part["text"]) for part in said[0]["parts"]] == [("text", "go")]
+        messages = await served.get(f"/session/{session.native_id}/message")
+        assert [(part["type"], part["text"]) for part in messages[0]["parts"]] == [("text", "go")]
         assert session.native_id in {each["id"] for each in await served.get("/session")}
     assert await served.get("/global/health"), "it is not ours to end"
     driver = create("opencode", {"url": served.url, "password": served.password})
     probe = await driver.probe({})
     assert (probe.found, probe.version) == (True, driver.tested)
     with pytest.raises(Unsupported, match="mcp_servers"):
-        open_session(driver, cwd=place, mcp_servers={"x": McpServer(command=("true",))}, env={})
+        open_session(driver, cwd=cwd, mcp_servers={"x": McpServer(command=("true",))}, env={})
 
 
-async def test_everything_goes_by_the_servers_own_endpoints(served: Served, rig: BorrowedRig, place: Path) -> None:
+async def test_everything_goes_by_the_servers_own_endpoints(served: Served, rig: BorrowedRig, cwd: Path) -> None:
     def only_the_first(ask: Ask) -> bool:
         return isinstance(ask.action, Command) and "allowed" in ask.action.command
 
     rig.play([Run("touch allowed.txt")], [Run("touch denied.txt")], [Say("One of them.")], [Say("More. "), Stall()])
     options: dict[str, Any] = {"policy": ASK_SHELL, "on_ask": only_the_first}
-    async with Way(port(served)) as way, through(way, served, rig, place, **options) as session:
+    async with Way(port(served)) as way, through(way, served, rig, cwd, **options) as session:
         assert done(await collect(session.turn("go"))).text == "One of them."
 
         async def stop() -> None:
@@ -322,18 +322,18 @@ async def test_everything_goes_by_the_servers_own_endpoints(served: Served, rig:
     assert "GET /global/health" in asked and "GET /event?" in asked
 
 
-async def test_wrong_password(served: Served, place: Path) -> None:
+async def test_wrong_password(served: Served, cwd: Path) -> None:
     driver = create("opencode", {"url": served.url, "password": "wrong"})
     with pytest.raises(AgentStartFailed, match="the password is wrong"):
-        async with open_session(driver, cwd=place, env={}):
+        async with open_session(driver, cwd=cwd, env={}):
             pass
     assert "password is wrong" in (await driver.probe({})).problem
 
 
-async def test_nobody_there(place: Path) -> None:
+async def test_nobody_there(cwd: Path) -> None:
     driver = create("opencode", {"url": "http://127.0.0.1:9"})
     with pytest.raises(AgentStartFailed, match="no OpenCode server at"):
-        async with open_session(driver, cwd=place, env={}):
+        async with open_session(driver, cwd=cwd, env={}):
             pass
 
 
@@ -344,15 +344,15 @@ async def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         driver = create("opencode", {"url": f"http://127.0.0.1:{deaf.getsockname()[1]}"})
         probe = await driver.probe({})
         deaf.setblocking(False)
-        told, _ = deaf.accept()
-        with told, pytest.raises(BlockingIOError):
-            assert told.recv(65536).startswith(b"GET /global/health ")
+        connection, _ = deaf.accept()
+        with connection, pytest.raises(BlockingIOError):
+            assert connection.recv(65536).startswith(b"GET /global/health ")
             deaf.accept()  # that was all
     assert not probe.found and "no answer within 0.2 s" in probe.problem and "opencode serve" in probe.hint
 
 
 @pytest.mark.parametrize("reply", ["once", "reject"])
-async def test_answered_elsewhere(served: Served, rig: BorrowedRig, place: Path, reply: str) -> None:
+async def test_answered_elsewhere(served: Served, rig: BorrowedRig, cwd: Path, reply: str) -> None:
     """Somebody at the same server is quicker: our ask is withdrawn, and what happens is told as it is."""
     never = asyncio.Event()
 
@@ -363,17 +363,17 @@ async def test_answered_elsewhere(served: Served, rig: BorrowedRig, place: Path,
         return True
 
     rig.play([Run("touch elsewhere.txt")], [Say("Seen.")])
-    async with through(served, served, rig, place, policy=ASK_SHELL, on_ask=decide) as session:
+    async with through(served, served, rig, cwd, policy=ASK_SHELL, on_ask=decide) as session:
         seen = await collect(session.turn("go"))
-    assert (place / "elsewhere.txt").exists() == (reply == "once")
+    assert (cwd / "elsewhere.txt").exists() == (reply == "once")
     assert the(seen, ToolResult).status == ("ok" if reply == "once" else "denied")
     assert the(seen, Status).state == "answered elsewhere"
     assert of(seen, Done)[0].text == "Seen."
 
 
-async def test_aborted_elsewhere(served: Served, rig: BorrowedRig, place: Path) -> None:
+async def test_aborted_elsewhere(served: Served, rig: BorrowedRig, cwd: Path) -> None:
     rig.play([Say(LONG, chunks=40, delay_s=0.05), Stall()])
-    async with through(served, served, rig, place) as session:
+    async with through(served, served, rig, cwd) as session:
 
         async def abort() -> None:
             await served.post(f"/session/{session.native_id}/abort", {})

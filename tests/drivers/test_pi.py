@@ -31,8 +31,8 @@ def test_what_could_act_unasked_is_loaded_only_where_nothing_is_held_back() -> N
     held = launch_command(("pi",), (), spec(), "/scratch")
     assert {"--no-extensions", "--no-approve"} <= set(held.argv)
     assert held.argv[3:5] == ("--extension", str(EXTENSION))
-    told = json.loads(held.files[held.env[CONFIG_VAR]])
-    assert "known" not in told and "bash" not in told["unasked"]
+    settings = json.loads(held.files[held.env[CONFIG_VAR]])
+    assert "known" not in settings and "bash" not in settings["unasked"]
     free = launch_command(("pi",), (), spec(policy=preset("full")), "/scratch")
     assert not {"--no-extensions", "--no-approve"} & set(free.argv)
     assert "bash" in json.loads(free.files[free.env[CONFIG_VAR]])["known"]
@@ -84,59 +84,65 @@ def test_a_file_that_cannot_be_shown_is_not_overwritten_by_a_yes(tmp_path: Path)
     assert "would be gone" in preview.withheld and change is None
 
 
-class Told:
+class Recorder:
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.of = PiNormaliser(self.events.append, "/home/someone/shop")
+        self.normaliser = PiNormaliser(self.events.append, "/home/someone/shop")
 
     def message(self, stop: str, **more: Any) -> None:
-        self.of.feed({"type": "message_end", "message": {"role": "assistant", "stopReason": stop, **more}})
+        self.normaliser.feed({"type": "message_end", "message": {"role": "assistant", "stopReason": stop, **more}})
 
 
 def test_tokens_are_those_of_all_model_calls() -> None:
-    told = Told()
-    told.message("toolUse", usage=USAGE)
-    told.message("stop", usage=USAGE)
-    tokens = told.of.tokens
+    recorder = Recorder()
+    recorder.message("toolUse", usage=USAGE)
+    recorder.message("stop", usage=USAGE)
+    tokens = recorder.normaliser.tokens
     assert tokens is not None and (tokens.input, tokens.output, tokens.cache_read) == (20, 8, 6)
-    assert (tokens.cost_usd, told.of.usage, told.of.failure) == (0.5, "complete", "")
+    assert (tokens.cost_usd, recorder.normaliser.usage, recorder.normaliser.failure) == (0.5, "complete", "")
 
 
 def test_a_failure_that_was_tried_again_is_none_and_its_tokens_are_not_known() -> None:
-    told = Told()
-    told.message("error", errorMessage="overloaded")
-    told.of.feed({"type": "auto_retry_start", "attempt": 1, "maxAttempts": 3, "errorMessage": "overloaded"})
-    told.message("stop", usage=USAGE)
-    assert (told.of.failure, told.of.usage) == ("", "partial")
-    assert [event.recoverable for event in told.events if isinstance(event, Error)] == [True]
+    recorder = Recorder()
+    recorder.message("error", errorMessage="overloaded")
+    recorder.normaliser.feed({"type": "auto_retry_start", "attempt": 1, "maxAttempts": 3, "errorMessage": "overloaded"})
+    recorder.message("stop", usage=USAGE)
+    assert (recorder.normaliser.failure, recorder.normaliser.usage) == ("", "partial")
+    assert [event.recoverable for event in recorder.events if isinstance(event, Error)] == [True]
 
 
 @pytest.mark.parametrize(
     ("stop", "why"), [("error", "400"), ("length", "token limit"), ("aborted", "gave the turn up")]
 )
 def test_what_is_no_answer_is_no_success(stop: str, why: str) -> None:
-    told = Told()
-    assert told.of.failure, "nothing was said at all"
-    told.message(stop, **({"errorMessage": "400 no"} if stop == "error" else {}))
-    assert why in told.of.failure
+    recorder = Recorder()
+    assert recorder.normaliser.failure, "nothing was said at all"
+    recorder.message(stop, **({"errorMessage": "400 no"} if stop == "error" else {}))
+    assert why in recorder.normaliser.failure
 
 
 def test_output_is_told_once_and_changes_after_they_were_made(tmp_path: Path) -> None:
-    told = Told()
+    recorder = Recorder()
     call = {"toolCallId": "c1", "toolName": "write", "args": {"path": "/home/someone/shop/a.txt", "content": "x\n"}}
-    told.of.feed({"type": "tool_execution_start", **call})
+    recorder.normaliser.feed({"type": "tool_execution_start", **call})
     _, change = read_and_preview("write", {"path": str(tmp_path / "a.txt"), "content": "x\n"}, str(tmp_path))
-    told.of.propose("c1", change)
+    recorder.normaliser.propose("c1", change)
     for text in ("one", "one two"):
-        told.of.feed({"type": "tool_execution_update", **call, "partialResult": {"content": [{"text": text}]}})
-    assert [event.text for event in told.events if isinstance(event, ToolOutput)] == ["one", " two"]
-    assert not any(isinstance(event, Diff) for event in told.events)
-    told.of.feed({"type": "tool_execution_end", **call, "result": {"content": [{"text": "ok"}]}, "isError": False})
-    assert [event.status for event in told.events if isinstance(event, ToolResult)] == ["ok"]
-    (diff,) = [event for event in told.events if isinstance(event, Diff)]
+        recorder.normaliser.feed(
+            {"type": "tool_execution_update", **call, "partialResult": {"content": [{"text": text}]}}
+        )
+    assert [event.text for event in recorder.events if isinstance(event, ToolOutput)] == ["one", " two"]
+    assert not any(isinstance(event, Diff) for event in recorder.events)
+    recorder.normaliser.feed(
+        {"type": "tool_execution_end", **call, "result": {"content": [{"text": "ok"}]}, "isError": False}
+    )
+    assert [event.status for event in recorder.events if isinstance(event, ToolResult)] == ["ok"]
+    (diff,) = [event for event in recorder.events if isinstance(event, Diff)]
     assert "+x" in diff.diff
-    told.of.feed({"type": "message_update", "assistantMessageEvent": {"type": "text_end", "content": "Done."}})
-    assert [event.text for event in told.events if isinstance(event, Text)] == ["Done."]
+    recorder.normaliser.feed(
+        {"type": "message_update", "assistantMessageEvent": {"type": "text_end", "content": "Done."}}
+    )
+    assert [event.text for event in recorder.events if isinstance(event, Text)] == ["Done."]
 
 
 ASKING = """

@@ -84,8 +84,8 @@ def test_which_settings_are_left_out(repository: Path) -> None:
     (repository / ".agent/commands/one.md").symlink_to("nowhere")
     (repository / "src/agent.json").write_text("{}")
     (repository.parent / ".tools.json").write_text("not of the repository")
-    (told,) = settings_left_out(str(repository / "src"), names, "", "Say so.")
-    assert told.message.endswith("not allowed: agent.json, .agent/commands. If you trust it: Say so.")
+    (warning,) = settings_left_out(str(repository / "src"), names, "", "Say so.")
+    assert warning.message.endswith("not allowed: agent.json, .agent/commands. If you trust it: Say so.")
     assert settings_left_out(str(repository), names, str(repository), "Say so.") == (), "the person's own"
 
 

@@ -29,9 +29,9 @@ class TestScriptedPolicies(PolicyContract):
 
 async def test_its_model_is_a_script_where_it_names_one(tmp_path: Path) -> None:
     (tmp_path / "hello.json").write_text('[[{"do": "say", "text": "Hello from the file."}]]')
-    for model, said in (("hello.json", "Hello from the file."), ("a-name", "Done.")):
+    for model, answer in (("hello.json", "Hello from the file."), ("a-name", "Done.")):
         async with open_session(Scripted([]), cwd=tmp_path, model=model) as session:
-            assert done(await collect(session.turn("go"))).text == said
+            assert done(await collect(session.turn("go"))).text == answer
     with pytest.raises(TielineError, match=r"missing\.json' cannot be read"):
         async with open_session(Scripted([]), cwd=tmp_path, model="missing.json"):
             pass

@@ -55,14 +55,14 @@ class TestSomeone(DriverContractBase):
 @pytest.mark.slow
 def test_a_run_replaces_what_its_tests_saw(tmp_path: Path) -> None:
     """As its workers tell it, whatever is kept of other tests; the same again is the same file."""
-    file, place = tmp_path / "seen.json", "test_someone.TestSomeone"
+    file, test_class = tmp_path / "seen.json", "test_someone.TestSomeone"
     (tmp_path / "test_someone.py").write_text(CONTRACT)
-    gone, kept = Seen("0.9", f"{place}.test_wrong"), Seen("0.9", f"{place}.test_skipped")
+    gone, kept = Seen("0.9", f"{test_class}.test_wrong"), Seen("0.9", f"{test_class}.test_skipped")
     file.write_bytes(encode({"someone": {"plans": gone, "usage": kept, "fork": kept}, "other": {"fork": kept}}))
     run = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--record-seen", str(file), "-p", "tests.conftest"]
     for _ in range(2):
         done = subprocess.run([*run, "--rootdir", str(tmp_path), "-c", str(ROOT / "pyproject.toml"), str(tmp_path)],
                               cwd=ROOT, capture_output=True, text=True, timeout=100)  # fmt: skip
         assert "1 failed, 3 passed, 1 skipped" in done.stdout, done.stdout
-        seen = Seen("1.0", f"{place}.test_one")
+        seen = Seen("1.0", f"{test_class}.test_one")
         assert read(file) == {"someone": {"fork": seen, "resume": seen, "usage": kept}, "other": {"fork": kept}}

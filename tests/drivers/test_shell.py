@@ -43,10 +43,10 @@ class TestJsonLines(DriverContract, PolicyContract):
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    place = tmp_path / "place"
-    place.mkdir()
-    return place
+def cwd(tmp_path: Path) -> Path:
+    cwd = tmp_path / "place"
+    cwd.mkdir()
+    return cwd
 
 
 # --- which driver ------------------------------------------------------------------------------------------
@@ -109,41 +109,41 @@ def test_the_documentation_calls_a_wrapper_optional() -> None:
 
 
 @pytest.mark.parametrize("base", [TEXT, JSONL], ids=["argument", "stdin"])
-async def test_prompt_arrives_as_it_is(tmp_path: Path, place: Path, base: Mapping[str, Any]) -> None:
+async def test_prompt_arrives_as_it_is(tmp_path: Path, cwd: Path, base: Mapping[str, Any]) -> None:
     prompt = "line one\nline 'two' \"$(touch trap)\" `touch trap` {model} ü 🚢 \\"
     rig = ShellRig(tmp_path, base)
-    await rig.turn(place, prompt)
+    await rig.turn(cwd, prompt)
     (start,) = rig.starts()
     assert start["prompt"] == (prompt if base is TEXT else f"{prompt}\n"), "standard input ends with a newline"
-    assert not (place / "trap").exists()
+    assert not (cwd / "trap").exists()
 
 
-async def test_huge_prompt_on_stdin(tmp_path: Path, place: Path) -> None:
+async def test_huge_prompt_on_stdin(tmp_path: Path, cwd: Path) -> None:
     rig = ShellRig(tmp_path, JSONL)
     prompt = "0123456789" * 300_000
-    assert done(await rig.turn(place, prompt)).status == "success"
+    assert done(await rig.turn(cwd, prompt)).status == "success"
     assert rig.starts()[0]["prompt"] == f"{prompt}\n"
 
 
 @pytest.mark.parametrize(
     ("prompt", "problem"), [("x" * 3_000_000, 'prompt_by = "stdin"'), ("nul\0l", "null byte")], ids=["long", "null"]
 )
-async def test_prompt_that_is_no_argument(tmp_path: Path, place: Path, prompt: str, problem: str) -> None:
-    seen = await ShellRig(tmp_path, TEXT).turn(place, prompt)
+async def test_prompt_that_is_no_argument(tmp_path: Path, cwd: Path, prompt: str, problem: str) -> None:
+    seen = await ShellRig(tmp_path, TEXT).turn(cwd, prompt)
     assert done(seen).status == "error"
     assert problem in done(seen).error
 
 
-async def test_agent_that_does_not_read_its_input(tmp_path: Path, place: Path) -> None:
+async def test_agent_that_does_not_read_its_input(tmp_path: Path, cwd: Path) -> None:
     """It exits without having taken the prompt: that is its own affair."""
     rig = ShellRig(tmp_path, TEXT, prompt_by="stdin", command=["/bin/echo", "no thanks"])
-    seen = await rig.turn(place, "x" * 3_000_000)
+    seen = await rig.turn(cwd, "x" * 3_000_000)
     assert (done(seen).status, done(seen).text) == ("success", "no thanks")
 
 
-async def test_system_for_every_message(tmp_path: Path, place: Path) -> None:
+async def test_system_for_every_message(tmp_path: Path, cwd: Path) -> None:
     rig = ShellRig(tmp_path, TEXT)
-    async with open_session(rig.driver, cwd=place, policy=FULL, system="Be brief.", **rig.options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=FULL, system="Be brief.", **rig.options) as session:
         await collect(session.turn("one"))
         await collect(session.turn("two"))
     assert [start["prompt"] for start in rig.starts()] == [
@@ -152,26 +152,26 @@ async def test_system_for_every_message(tmp_path: Path, place: Path) -> None:
     ]
 
 
-async def test_system_by_flag(tmp_path: Path, place: Path) -> None:
+async def test_system_by_flag(tmp_path: Path, cwd: Path) -> None:
     rig = ShellRig(tmp_path, JSONL)
-    await rig.turn(place, system="Be brief.")
+    await rig.turn(cwd, system="Be brief.")
     (start,) = rig.starts()
     assert start["prompt"] == "hello\n"
     assert start["argv"][-2:] == ["--instruction", "Be brief."]
 
 
-async def test_model_and_environment(tmp_path: Path, place: Path) -> None:
+async def test_model_and_environment(tmp_path: Path, cwd: Path) -> None:
     rig = ShellRig(tmp_path, JSONL, env={"MOOD": "calm"})
-    await rig.turn(place, model="big", env={**rig.options["env"], "MOOD": "wild"})
+    await rig.turn(cwd, model="big", env={**rig.options["env"], "MOOD": "wild"})
     (start,) = rig.starts()
     assert start["argv"][-2:] == ["--model", "big"]
     assert start["mood"] == "calm", "the configuration's variables come on top"
 
 
-async def test_further_turns_go_on_with_the_session(tmp_path: Path, place: Path) -> None:
+async def test_further_turns_go_on_with_the_session(tmp_path: Path, cwd: Path) -> None:
     rig = ShellRig(tmp_path, JSONL)
     rig.play([Say("one")], [Say("two")])
-    async with open_session(rig.driver, cwd=place, policy=FULL, **rig.options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=FULL, **rig.options) as session:
         first = await collect(session.turn("remember albatross"))
         second = await collect(session.turn("go on"))
         assert done(first).native_id == done(second).native_id == session.native_id
@@ -188,10 +188,10 @@ def session_of(seen: list[Event]) -> str:
 # --- what comes out ----------------------------------------------------------------------------------------
 
 
-async def test_thinking_usage_and_what_has_no_place(tmp_path: Path, place: Path) -> None:
+async def test_thinking_usage_and_what_has_no_place(tmp_path: Path, cwd: Path) -> None:
     rig = ShellRig(tmp_path, JSONL)
     rig.play([Think("hm"), Say("the answer")])
-    seen = await rig.turn(place, "two words")
+    seen = await rig.turn(cwd, "two words")
     assert the(seen, Thinking).text == "hm"
     assert done(seen).tokens == Tokens(input=2, output=2, cost_usd=0.25)
     assert done(seen).usage == "complete"
@@ -200,39 +200,39 @@ async def test_thinking_usage_and_what_has_no_place(tmp_path: Path, place: Path)
     assert started.raw["type"] == "session.started"
 
 
-async def test_garbage_between_the_lines_is_kept(tmp_path: Path, place: Path) -> None:
+async def test_garbage_between_the_lines_is_kept(tmp_path: Path, cwd: Path) -> None:
     rig = ShellRig(tmp_path, JSONL)
     rig.play_steps([{"do": "raw", "text": "Loading…\n{broken\n\n[1]\n"}, {"do": "say", "text": "fine"}])
-    seen = await rig.turn(place)
+    seen = await rig.turn(cwd)
     assert (done(seen).status, done(seen).text) == ("success", "fine")
     assert [other.raw for other in of(seen, Other)][1:] == ["Loading…", "{broken", [1]]
 
 
-async def test_nothing_but_garbage(tmp_path: Path, place: Path) -> None:
+async def test_nothing_but_garbage(tmp_path: Path, cwd: Path) -> None:
     rig = ShellRig(tmp_path, JSONL, command=["/bin/echo", "Usage: agent [options]"], prompt_by="argument", done_when=())
-    seen = await rig.turn(place)
+    seen = await rig.turn(cwd)
     assert done(seen).status == "error"
     assert "printed no JSON lines" in done(seen).error
     assert "Usage: agent [options]" in the(seen, Other).raw
 
 
-async def test_json_lines_that_end_with_the_process(tmp_path: Path, place: Path) -> None:
+async def test_json_lines_that_end_with_the_process(tmp_path: Path, cwd: Path) -> None:
     rig = ShellRig(tmp_path, JSONL, done_when=())
     rig.play([Say("one"), Say("two")])
-    seen = await rig.turn(place)
+    seen = await rig.turn(cwd)
     assert done(seen).status == "success"
     assert [text.text for text in of(seen, Text)] == ["one", "two"]
     assert done(seen).tokens == Tokens(input=1, output=2, cost_usd=0.25)
 
 
-async def test_text_that_is_no_utf8(tmp_path: Path, place: Path) -> None:
+async def test_text_that_is_no_utf8(tmp_path: Path, cwd: Path) -> None:
     rig = ShellRig(tmp_path, TEXT, prompt_by="stdin", command=["/usr/bin/printf", "a \\377 b\\r\\n\\n"])
-    assert done(await rig.turn(place)).text == "a \ufffd b"
+    assert done(await rig.turn(cwd)).text == "a \ufffd b"
 
 
-async def test_too_much_text(tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_much_text(tmp_path: Path, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell_process, "MAX_TEXT", 100_000)
     rig = ShellRig(tmp_path, TEXT, command=["/usr/bin/yes"])
-    seen = await rig.turn(place)
+    seen = await rig.turn(cwd)
     assert done(seen).status == "error"
     assert "more than 100000 bytes" in done(seen).error

@@ -75,9 +75,9 @@ def test_matches(match: Match, message: dict[str, Any], matches: bool) -> None:
 
 def test_text_of_matching_messages_alone() -> None:
     fields = OutputFields(text_field="item.text", text_when={"type": "done", "item.kind": "message"})
-    said = {"type": "done", "item": {"kind": "message", "text": "hello"}}
+    message = {"type": "done", "item": {"kind": "message", "text": "hello"}}
     thought = {"type": "done", "item": {"kind": "reasoning", "text": "hm"}}
-    _, events = feed(fields, said, thought, {"type": "begun", "item": {"kind": "message", "text": "hel"}})
+    _, events = feed(fields, message, thought, {"type": "begun", "item": {"kind": "message", "text": "hel"}})
     assert [type(event) for event in events] == [Text, Other, Other]
     assert events[0] == Text("hello", "text-1")
     assert events[1] == Other(thought, "mine"), "kept as it came"
@@ -240,9 +240,9 @@ def test_recorded_transcripts(agent: str, thoughts: list[str], pieces: int) -> N
     tokens = normaliser.end.tokens
     assert tokens is not None and tokens.input and tokens.output
     assert (tokens.cost_usd is not None) == (agent == "claude")
-    said: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for event in events:
         if isinstance(event, TextDelta):
-            said[event.item] = said.get(event.item, "") + event.text
+            texts[event.item] = texts.get(event.item, "") + event.text
         elif isinstance(event, Text) and pieces:
-            assert said[event.item] == event.text
+            assert texts[event.item] == event.text

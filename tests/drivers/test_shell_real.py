@@ -82,10 +82,10 @@ def rig(request: pytest.FixtureRequest) -> CommandRig:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    place = tmp_path / "place"
-    place.mkdir()
-    return place
+def cwd(tmp_path: Path) -> Path:
+    cwd = tmp_path / "place"
+    cwd.mkdir()
+    return cwd
 
 
 class TestClaudeCommand(DriverContract):
@@ -100,7 +100,7 @@ class TestCodexCommand(DriverContract):
         return codex
 
 
-async def test_a_conversation(rig: CommandRig, place: Path) -> None:
+async def test_a_conversation(rig: CommandRig, cwd: Path) -> None:
     """Its version, two turns of one session, the system instruction in each, the answer apart from what led to it."""
     probe = await rig.driver.probe(rig.options["env"])
     assert probe.found
@@ -108,13 +108,13 @@ async def test_a_conversation(rig: CommandRig, place: Path) -> None:
     thoughts = [Think("Let me see.")] if rig.driver.features.thinking else []
     rig.play([*thoughts, Say("I will run it."), Run("touch ran.txt")], [Say("I will remember.")], [Say("Albatross.")])
     options: dict[str, Any] = {"policy": FULL, "system": "Speak like a ferryman.", **rig.options}
-    async with open_session(rig.driver, cwd=place, **options) as session:
+    async with open_session(rig.driver, cwd=cwd, **options) as session:
         first = await collect(session.turn("remember the word albatross"))
         assert done(first).status == "success", first
         assert [text.text for text in of(first, Text)] == ["I will run it.", "I will remember."]
         assert done(first).text == "I will remember."
         assert [thought.text for thought in of(first, Thinking)] == [thought.text for thought in thoughts]
-        assert (place / "ran.txt").exists()
+        assert (cwd / "ran.txt").exists()
         tokens = done(first).tokens
         assert tokens is not None and tokens.input and tokens.output
         native = done(first).native_id
@@ -148,25 +148,25 @@ def names_of(tools: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
-async def test_policies_as_the_example_claims_them(rig: CommandRig, place: Path, policy: Policy) -> None:
+async def test_policies_as_the_example_claims_them(rig: CommandRig, cwd: Path, policy: Policy) -> None:
     """What it claims is what happens: on disk, and to the tools that the model is offered."""
     if rig.driver.enforce(policy).unenforced():  # the example has no arguments for it
         with pytest.raises(PolicyUnenforceable):
-            open_session(rig.driver, cwd=place, policy=policy, **rig.options)
+            open_session(rig.driver, cwd=cwd, policy=policy, **rig.options)
         return
     rig.play(
-        [Write(str(place / "written.txt"), "content\n")],
-        [Run(f"touch {place}/ran.txt")],
+        [Write(str(cwd / "written.txt"), "content\n")],
+        [Run(f"touch {cwd}/ran.txt")],
         [Run("true > /dev/null; echo this-ran")],
         [Say("Tried.")],
     )
-    async with open_session(rig.driver, cwd=place, policy=policy, **rig.options) as session:
+    async with open_session(rig.driver, cwd=cwd, policy=policy, **rig.options) as session:
         seen = await collect(session.turn("try them"))
     assert done(seen).status == "success", seen
     assert done(seen).text == "Tried."
-    assert (place / "written.txt").exists() == (policy.file_write == "allow")
+    assert (cwd / "written.txt").exists() == (policy.file_write == "allow")
     # A command that writes falls under both lines; one that only prints shows whether commands run at all.
-    assert (place / "ran.txt").exists() == (policy.file_write == policy.shell == "allow")
+    assert (cwd / "ran.txt").exists() == (policy.file_write == policy.shell == "allow")
     offered = set(NETWORK) & {name for request in rig.model.requests for name in names_of(request.get("tools", ()))}
     assert not offered or policy.network == "allow"
     assert ("this-ran\\n" in rig.heard() or '"this-ran' in rig.heard()) == (policy.shell == "allow")

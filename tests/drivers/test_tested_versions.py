@@ -17,12 +17,12 @@ NPM, PYPI = "npm install -g ", "uv tool install "
 
 def pinned() -> dict[str, str]:
     """Package → version, as the tests' folders of agents install them."""
-    found: dict[str, str] = {}
+    pins: dict[str, str] = {}
     for file in TESTS.glob("*/package.json"):
-        found |= json.loads(file.read_text())["dependencies"]
+        pins |= json.loads(file.read_text())["dependencies"]
     for file in TESTS.glob("*/python/*.in"):
-        found |= dict(re.findall(r"^([\w-]+)==(\S+)$", file.read_text(), re.MULTILINE))
-    return found
+        pins |= dict(re.findall(r"^([\w-]+)==(\S+)$", file.read_text(), re.MULTILINE))
+    return pins
 
 
 def packages() -> dict[str, str]:
@@ -36,9 +36,9 @@ def packages() -> dict[str, str]:
 def test_the_versions_in_the_code_are_the_pinned_ones() -> None:
     """Both ways: nothing else is called tested, and what the tests install is."""
     pins, config = pinned(), Config()
-    told = {name: registry.create(name, config).tested for name in packages()}
-    assert told == {name: pins.get(package, "") for name, package in packages().items()}
-    assert len({version for version in told.values() if version}) >= 3
+    tested = {name: registry.create(name, config).tested for name in packages()}
+    assert tested == {name: pins.get(package, "") for name, package in packages().items()}
+    assert len({version for version in tested.values() if version}) >= 3
 
 
 def test_claude_code_is_the_one_that_its_sdk_brings() -> None:

@@ -37,8 +37,8 @@ def applied(text: str, diff: str) -> str:
     after: list[str] = []
     done = 0
     lines = diff.split("\n")[2:-1]
-    for place, line in enumerate(lines):
-        ending = "" if place + 1 < len(lines) and lines[place + 1].startswith("\\") else "\n"
+    for index, line in enumerate(lines):
+        ending = "" if index + 1 < len(lines) and lines[index + 1].startswith("\\") else "\n"
         match line[:1]:
             case "@":
                 first, now = (_start(span) for span in line.split()[1:3])
@@ -82,20 +82,20 @@ def test_what_is_replaced_can_be_applied(text: str, old: str, new: str, everywhe
 def test_every_hunk_is_numbered_and_counted(old: str, new: str) -> None:
     diff = unified_diff("x", old, new)
     lines = diff.split("\n")[2:-1]
-    place = 0
-    while place < len(lines):
-        match = HUNK.match(lines[place])
-        assert match, lines[place]
+    index = 0
+    while index < len(lines):
+        match = HUNK.match(lines[index])
+        assert match, lines[index]
         left, right = int(match[2] or 1), int(match[4] or 1)
-        place += 1
+        index += 1
         while left or right:
-            sign = lines[place][0]
+            sign = lines[index][0]
             left -= sign in " -"
             right -= sign in " +"
             assert sign in " -+\\"
-            place += 1
-        if place < len(lines) and lines[place].startswith("\\"):
-            place += 1
+            index += 1
+        if index < len(lines) and lines[index].startswith("\\"):
+            index += 1
 
 
 def test_every_place_of_a_replacement_is_shown_with_its_number() -> None:

@@ -44,8 +44,8 @@ class Conversation(Struct, frozen=True):
         parts, length = [self.begin], len(self.begin)
         while length < size:
             new = {self.id.encode(): self.id.encode()}
-            text = ID.sub(lambda found, new=new: new.setdefault(found[0], str(uuid.uuid4()).encode()), self.turn)
-            parts.append(OF_THE_MODEL.sub(lambda found, at=length: found[0] + b"_%d" % at, text))
+            text = ID.sub(lambda match, new=new: new.setdefault(match[0], str(uuid.uuid4()).encode()), self.turn)
+            parts.append(OF_THE_MODEL.sub(lambda match, at=length: match[0] + b"_%d" % at, text))
             length += len(parts[-1])
         text = (
             b"".join(parts).replace(self.id.encode(), id.encode()).replace(self.project.encode(), os.fsencode(project))
@@ -83,7 +83,7 @@ async def codex_conversation(root: Path) -> Conversation:
 class CodexThreads(Struct, frozen=True):
     turns: int  # of each
     size: int  # bytes of a history's file
-    told: int  # bytes that the daemon tells of a history, read once
+    told_size: int  # bytes that the daemon tells of a history, read once
 
 
 @contextmanager

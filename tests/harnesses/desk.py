@@ -106,9 +106,9 @@ class Desk:
 
     async def activity(self, harness: str, activity: Activity) -> MemberView:
         async with asyncio.timeout(BOUND):
-            while not (found := await self.client.members(harness=harness, activity=activity)):  # noqa: ASYNC110
+            while not (members := await self.client.members(harness=harness, activity=activity)):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-        (member,) = found
+        (member,) = members
         return member
 
     async def running(self, harness: str, name: str) -> None:
@@ -151,16 +151,18 @@ class Desk:
     async def sent(self, text: str) -> MessageView:
         """The one message with that text, once it is stored."""
         async with asyncio.timeout(BOUND):
-            while not (found := [one for one in await self.messages() if text_of(one) == text]):  # noqa: ASYNC110
+            while not (messages := [message for message in await self.messages() if text_of(message) == text]):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-        (message,) = found
+        (message,) = messages
         return message
 
     async def messages(self) -> list[MessageView]:
         """All that were sent, oldest first."""
         threads = await self.client.threads()
         traces = [await self.client.trace(thread.first.receipt.id) for thread in threads]
-        return sorted((one for trace in traces for one in trace.messages), key=lambda one: one.receipt.seq)
+        return sorted(
+            (message for trace in traces for message in trace.messages), key=lambda message: message.receipt.seq
+        )
 
     async def allow(self, harness: str) -> None:
         """As a person does at the terminal, where the harness asks before it uses our tools."""
@@ -196,7 +198,7 @@ async def desk(root: Path, *harnesses: str) -> AsyncGenerator[Desk, None]:
         except BaseException as error:
             with suppress(TielineError):
                 error.add_note(f"The members: {await at.client.members(ended=True)}")
-                error.add_note("\n".join(str(one) for one in await at.messages()))
+                error.add_note("\n".join(str(message) for message in await at.messages()))
             for name, terminal in at.terminals.items():
                 with suppress(AssertionError):  # it was closed
                     error.add_note(f"The screen of {name}:\n{await terminal.screen()}")

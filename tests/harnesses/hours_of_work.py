@@ -62,16 +62,16 @@ async def last_turn_written(harness: str, home: Path, answer: str) -> tuple[Path
 
 
 def _copy(turn: bytes, session: str, copy: int, number: int, ordinal: int) -> bytes:
-    def other(found: re.Match[bytes]) -> bytes:
-        id = uuid.UUID(found[0].decode())
+    def other(match: re.Match[bytes]) -> bytes:
+        id = uuid.UUID(match[0].decode())
         if str(id) == session:
-            return found[0]
+            return match[0]
         # The first bits of these are milliseconds: a later turn has later ones.
         return str(uuid.UUID(int=id.int + (copy << 80) if id.version == 7 else id.int ^ copy)).encode()
 
     turn = NUMBER.sub(text_of(number).encode(), UUID.sub(other, turn))
-    turn = NAMED.sub(lambda found: found[0] + b"_%d" % copy, turn)
-    return ORDINAL.sub(lambda found: b'"ordinal":%d' % (int(found[1]) + ordinal), turn)
+    turn = NAMED.sub(lambda match: match[0] + b"_%d" % copy, turn)
+    return ORDINAL.sub(lambda match: b'"ordinal":%d' % (int(match[1]) + ordinal), turn)
 
 
 def _repeat_rows(file: Path, numbers: range) -> int:
@@ -103,13 +103,13 @@ def _rows(database: sqlite3.Connection, table: str) -> list[Row]:
 
 
 def _new_row(row: Row, ids: dict[str, str], at: int, number: int, copy: int) -> list[Any]:
-    def other(found: re.Match[bytes]) -> bytes:
-        id = found[0].decode()
+    def other(match: re.Match[bytes]) -> bytes:
+        id = match[0].decode()
         return ids.get(id, f"{id}_{copy}").encode()
 
     *known, _, _, text = row
-    said = msgspec.json.decode(NUMBER.sub(text_of(number).encode(), NAMED.sub(other, text.encode())))
-    for times in (said.get("time"), said.get("state", {}).get("time")):
+    record = msgspec.json.decode(NUMBER.sub(text_of(number).encode(), NAMED.sub(other, text.encode())))
+    for times in (record.get("time"), record.get("state", {}).get("time")):
         for name in times or ():
             times[name] = at
-    return [*(ids.get(id, id) for id in known), at, at, msgspec.json.encode(said).decode()]
+    return [*(ids.get(id, id) for id in known), at, at, msgspec.json.encode(record).decode()]

@@ -31,20 +31,20 @@ def idle_terminals(root: Path, count: int, transcript: Callable[[str], bytes]) -
             paths[-1].write_bytes(transcript(id))
             processes.append(subprocess.Popen(["sleep", "infinity"], env={"PATH": os.defpath}))
             pid = processes[-1].pid
-            found = process_info(pid)
-            assert found is not None
-            told = {
+            info = process_info(pid)
+            assert info is not None
+            record = {
                 "pid": pid,
                 "sessionId": id,
                 "cwd": str(project),
                 "startedAt": time.time() * 1000,
-                "procStart": str(found.start),
+                "procStart": str(info.start),
                 "kind": "interactive",
                 "entrypoint": "cli",
                 "messagingSocketPath": str(root / "cc-socks" / f"{pid}.sock"),
                 "status": "idle",
             }
-            (home / "sessions" / f"{pid}.json").write_bytes(msgspec.json.encode(told))
+            (home / "sessions" / f"{pid}.json").write_bytes(msgspec.json.encode(record))
         yield paths
     finally:
         for process in processes:

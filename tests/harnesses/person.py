@@ -29,21 +29,23 @@ class SeenFromTheHub:
 
     async def session(self, kind: str, status: str, turns: int) -> SessionRecord:
         """The one that was active last, once it is like that."""
-        found: list[SessionRecord] = []
+        sessions: list[SessionRecord] = []
         try:
             async with asyncio.timeout(BOUND):
-                while [(one.kind, one.status, one.turns) for one in found[:1]] != [(kind, status, turns)]:
+                while [(session.kind, session.status, session.turns) for session in sessions[:1]] != [
+                    (kind, status, turns)
+                ]:
                     await asyncio.sleep(0.1)
-                    found = await self.client.sessions()
+                    sessions = await self.client.sessions()
         except TimeoutError:
-            raise AssertionError(f"no session is {kind} and {status} after {turns} turns: {found}") from None
-        return found[0]
+            raise AssertionError(f"no session is {kind} and {status} after {turns} turns: {sessions}") from None
+        return sessions[0]
 
     async def ask(self) -> AskRecord:
         async with asyncio.timeout(BOUND):
-            while not (found := await self.client.asks()):  # noqa: ASYNC110
+            while not (asks := await self.client.asks()):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-        return found[0]
+        return asks[0]
 
 
 class Person(SeenFromTheHub):
@@ -64,13 +66,13 @@ class Person(SeenFromTheHub):
         return await self.session("attached", "idle", turns)
 
     async def log(self, session: str) -> list[Event]:
-        told: list[EventFrame] = []
+        frames: list[EventFrame] = []
         more = True
         while more:
-            page = await self.client.events(session, after=told[-1].seq if told else 0, limit=500)
-            told += page.events
+            page = await self.client.events(session, after=frames[-1].seq if frames else 0, limit=500)
+            frames += page.events
             more = page.more
-        return [entry.event for entry in told]
+        return [entry.event for entry in frames]
 
     async def kill_hub(self) -> None:
         """SIGKILL: not a word of farewell."""

@@ -54,9 +54,9 @@ async def test_a_session_of_ours_that_its_person_resumes_is_the_terminals_alone(
         await terminal.shows("Answer 3.")
         await at.session("attached", "idle", 3)
         await at.turn(terminal, TURNS[3], "Answer 4.", 4)
-        told = await at.log(session.id)
-        begun = [event.prompt for event in told if isinstance(event, TurnStarted)]
-        assert [said in prompt for said, prompt in zip(TURNS, begun, strict=False)] == [True] * 4
+        events = await at.log(session.id)
+        begun = [event.prompt for event in events if isinstance(event, TurnStarted)]
+        assert [turn in prompt for turn, prompt in zip(TURNS, begun, strict=False)] == [True] * 4
         given = msgspec.json.encode(at.home.rig.model.requests[-1]).decode()
         assert [given.count(prompt) for prompt in TURNS[:4]] == [1] * 4
 
@@ -100,8 +100,8 @@ async def six_turns(stack: AsyncExitStack, at: Person, *, asks: bool = True) -> 
     for number in (5, 6):
         await at.turn(terminal, TURNS[number - 1], f"Answer {number}.", number)
 
-    told = await at.log(session.id)
-    assert [event.prompt for event in told if isinstance(event, TurnStarted)] == TURNS
-    assert [event.status for event in told if isinstance(event, Done)] == ["success"] * 6
+    events = await at.log(session.id)
+    assert [event.prompt for event in events if isinstance(event, TurnStarted)] == TURNS
+    assert [event.status for event in events if isinstance(event, Done)] == ["success"] * 6
     given = msgspec.json.encode(at.home.rig.model.requests[-1]).decode()
     assert [given.count(prompt) for prompt in TURNS] == [1] * 6

@@ -53,10 +53,10 @@ class Attached:
     async def session(self, status: str, turns: int = 0) -> SessionRecord:
         """The only one, once it is like that."""
 
-        def found() -> bool:
+        def is_so() -> bool:
             return [(record.status, record.turns) for record in self.manager.sessions()] == [(status, turns)]
 
-        await eventually(found, f"no session is {status} after {turns} turns", timeout=BOUND)
+        await eventually(is_so, f"no session is {status} after {turns} turns", timeout=BOUND)
         return self.manager.sessions()[0]
 
     async def ask(self) -> AskRecord:
@@ -75,11 +75,11 @@ class Attached:
 
 @asynccontextmanager
 async def attached(home: HarnessHome) -> AsyncGenerator[Attached, None]:
-    place = home.home / "tieline"
-    place.mkdir(exist_ok=True)
+    folder = home.home / "tieline"
+    folder.mkdir(exist_ok=True)
     reach = CodexDaemonConnector(home.env)
     async with (
-        open_bus(f"sqlite://{place / 'bus.db'}") as bus,
+        open_bus(f"sqlite://{folder / 'bus.db'}") as bus,
         SessionManager(bus, Config(environ=dict(home.env)), node="here") as manager,
     ):
         reach.attacher = Attacher(manager, CurrentConsent(home.env))
@@ -108,16 +108,16 @@ async def test_a_terminals_turns_asks_and_prompts_are_a_sessions(tmp_path: Path)
             home.rig.play([Run("echo hi")], [Say("The first is over.")])
             await terminal.submit("run echo")
             session = await here.session("idle", 1)
-            told = await here.events()
-            init, started, use, result = told[:4]
+            events = await here.events()
+            init, started, use, result = events[:4]
             assert isinstance(init, Init)
             assert init.native_id == session.native_id
             assert isinstance(started, TurnStarted)
             assert started.prompt == "run echo"
             assert isinstance(use, ToolUse)
             assert result == ToolResult(use.id, "ok", "hi\n")
-            assert [event.text for event in told if isinstance(event, Text)] == ["The first is over."]
-            done = told[-1]
+            assert [event.text for event in events if isinstance(event, Text)] == ["The first is over."]
+            done = events[-1]
             assert isinstance(done, Done)
             assert (done.status, done.text) == ("success", "The first is over.")
 
@@ -182,18 +182,18 @@ async def test_a_terminals_turns_asks_and_prompts_are_a_sessions(tmp_path: Path)
             await terminal.shows("The last is over.")
             await here.session("idle", 7)
             assert r"[\"blue\"]" in home.rig.heard()
-            told = await here.events()
-            outcomes = [event.status for event in told if isinstance(event, Done)]
+            events = await here.events()
+            outcomes = [event.status for event in events if isinstance(event, Done)]
             assert outcomes == ["success"] * 4 + ["interrupted"] * 2 + ["success"]
-            said = [event for event in told if isinstance(event, Answer)]
-            assert [(answer.decision, answer.by) for answer in said] == [
+            decisions = [event for event in events if isinstance(event, Answer)]
+            assert [(answer.decision, answer.by) for answer in decisions] == [
                 ("allow", "alice"),
                 ("deny", "alice"),
                 ("allow", AT_THE_TERMINAL),
                 ("deny", AT_THE_TERMINAL),
                 ("allow", "alice"),
             ]
-            assert each_once(told)
+            assert each_once(events)
 
 
 async def test_each_event_once_when_the_hub_was_away_and_no_ask_outlives_its_terminal(
@@ -220,9 +220,9 @@ async def test_each_event_once_when_the_hub_was_away_and_no_ask_outlives_its_ter
             await terminal.shows("The second is over.")
             async with attached(home) as here:
                 session = await here.session("idle", 2)
-                told = await here.events()
-                assert each_once(told)
-                assert [event.prompt for event in told if isinstance(event, TurnStarted)] == ["run echo", "once more"]
+                events = await here.events()
+                assert each_once(events)
+                assert [event.prompt for event in events if isinstance(event, TurnStarted)] == ["run echo", "once more"]
                 home.rig.play([escalated("touch never")])
                 await here.manager.prompt(session.id, "touch a file")
                 await here.ask()
@@ -230,9 +230,9 @@ async def test_each_event_once_when_the_hub_was_away_and_no_ask_outlives_its_ter
                 await here.status(session.id, "closed", within=TRUE_S)
                 await here.session("closed", 3)
                 assert not here.manager.asks.pending()
-                told = await here.events()
-                assert isinstance(told[-1], Done)
-                assert each_once(told)
+                events = await here.events()
+                assert isinstance(events[-1], Done)
+                assert each_once(events)
 
                 # It dies in the moment in which it has the daemon let go of the conversation.
                 monkeypatch.setattr(Peer, "request", dies_before("thread/unarchive"))
@@ -291,10 +291,10 @@ async def test_each_event_once_over_another_daemon_and_each_terminal_has_its_own
         await terminal.submit("go on")
         await terminal.shows("It goes on.")
         await eventually(lambda: manager.get(first).turns == 2, "the turn is not told", timeout=BOUND)
-        told = await here.events(first)
-        assert each_once(told)
-        assert [event.prompt for event in told if isinstance(event, TurnStarted)] == ["run echo", "go on"]
-        assert [event.status for event in told if isinstance(event, Done)] == ["interrupted", "success"]
+        events = await here.events(first)
+        assert each_once(events)
+        assert [event.prompt for event in events if isinstance(event, TurnStarted)] == ["run echo", "go on"]
+        assert [event.status for event in events if isinstance(event, Done)] == ["interrupted", "success"]
 
         # One terminal ends, the other runs on.
         await another.kill()
@@ -312,13 +312,13 @@ async def test_each_event_once_over_another_daemon_and_each_terminal_has_its_own
         switch(home.env, str(home.project), on=False)
         await here.status(first, "closed", within=TRUE_S)
         assert not manager.asks.pending()
-        told = await here.events(first)
+        events = await here.events(first)
         await terminal.answer("May I?", "y")
         await terminal.shows("That was private.")
         await eventually(lambda: here.seen[-1] == "idle", "the mesh is not told that it is idle", timeout=BOUND)
         assert (home.project / "typed").exists()
-        assert await here.events(first) == told
-        assert each_once(told)
+        assert await here.events(first) == events
+        assert each_once(events)
 
 
 async def test_without_consent_nothing_is_read(tmp_path: Path) -> None:
@@ -338,10 +338,10 @@ async def test_without_consent_nothing_is_read(tmp_path: Path) -> None:
                 assert not here.manager.sessions()
 
 
-def each_once(told: list[Event]) -> bool:
-    found = [(event.type, event.id) for event in told if isinstance(event, ToolUse | ToolResult)]
-    found += [(event.type, event.item) for event in told if isinstance(event, Text)]
-    found += [(event.type, event.prompt) for event in told if isinstance(event, TurnStarted)]
-    starts = sum(isinstance(event, TurnStarted) for event in told)
-    ends = sum(isinstance(event, Done) for event in told)
-    return len(found) == len(set(found)) and starts == ends and sum(isinstance(event, Init) for event in told) == 1
+def each_once(events: list[Event]) -> bool:
+    keys = [(event.type, event.id) for event in events if isinstance(event, ToolUse | ToolResult)]
+    keys += [(event.type, event.item) for event in events if isinstance(event, Text)]
+    keys += [(event.type, event.prompt) for event in events if isinstance(event, TurnStarted)]
+    starts = sum(isinstance(event, TurnStarted) for event in events)
+    ends = sum(isinstance(event, Done) for event in events)
+    return len(keys) == len(set(keys)) and starts == ends and sum(isinstance(event, Init) for event in events) == 1

@@ -40,23 +40,23 @@ async def turn(at: Person, terminal: TmuxTerminal, count: int, shows: str) -> li
     """The events of the turn that ends now, the `count`-th."""
     await terminal.shows(shows)
     session = await at.session("attached", "idle", count)
-    told = await at.log(session.id)
-    each_once(told)
-    starts = [place for place, event in enumerate(told) if isinstance(event, TurnStarted)]
+    events = await at.log(session.id)
+    each_once(events)
+    starts = [index for index, event in enumerate(events) if isinstance(event, TurnStarted)]
     assert len(starts) == count
-    return told[starts[-1] :]
+    return events[starts[-1] :]
 
 
-def each_once(told: list[Event]) -> None:
-    ids = [(event.type, event.id) for event in told if isinstance(event, ToolUse | ToolResult | TurnStarted | Ask)]
-    ids += [(event.type, event.item) for event in told if isinstance(event, Text)]
+def each_once(events: list[Event]) -> None:
+    ids = [(event.type, event.id) for event in events if isinstance(event, ToolUse | ToolResult | TurnStarted | Ask)]
+    ids += [(event.type, event.item) for event in events if isinstance(event, Text)]
     assert len(ids) == len(set(ids))
-    assert sum(isinstance(event, Init) for event in told) == 1
+    assert sum(isinstance(event, Init) for event in events) == 1
 
 
-def kinds(told: list[Event]) -> list[str]:
+def kinds(events: list[Event]) -> list[str]:
     """Without Gemini's notices about itself, which come whenever they do ("MCP issues detected", while no hub runs)."""
-    return [type(event).__name__ for event in told if not isinstance(event, Status)]
+    return [type(event).__name__ for event in events if not isinstance(event, Status)]
 
 
 async def test_a_terminal_is_read_and_what_it_asks_is_shown_until_it_is_decided_there(tmp_path: Path) -> None:
@@ -68,10 +68,10 @@ async def test_a_terminal_is_read_and_what_it_asks_is_shown_until_it_is_decided_
 
         at.home.rig.play([Say("Hello.")])
         await terminal.submit("say hello")
-        told = await turn(at, terminal, 1, "Hello.")
-        assert kinds(told) == ["TurnStarted", "Init", "Text", "Done"]
-        assert isinstance(told[0], TurnStarted) and told[0].prompt == "say hello"
-        assert isinstance(done := told[-1], Done)
+        events = await turn(at, terminal, 1, "Hello.")
+        assert kinds(events) == ["TurnStarted", "Init", "Text", "Done"]
+        assert isinstance(events[0], TurnStarted) and events[0].prompt == "say hello"
+        assert isinstance(done := events[-1], Done)
         assert (done.status, done.text, done.native_id) == ("success", "Hello.", session.native_id)
         assert done.tokens is not None and done.tokens.output
         status, shown = await at.tieline("tail", session.id, "--no-follow")
@@ -93,33 +93,33 @@ async def test_a_terminal_is_read_and_what_it_asks_is_shown_until_it_is_decided_
         await at.session("attached", "working", 1)
         assert await at.client.asks() == []
         (at.home.project / "go").touch()
-        told = await turn(at, terminal, 2, "It was allowed.")
-        assert kinds(told) == ["TurnStarted", "Text", "ToolUse", "Ask", "Answer", "ToolResult", "Text", "Done"]
-        assert answers(told) == [("terminal", "allow")]
-        assert [event.status for event in told if isinstance(event, ToolResult)] == ["ok"]
+        events = await turn(at, terminal, 2, "It was allowed.")
+        assert kinds(events) == ["TurnStarted", "Text", "ToolUse", "Ask", "Answer", "ToolResult", "Text", "Done"]
+        assert answers(events) == [("terminal", "allow")]
+        assert [event.status for event in events if isinstance(event, ToolResult)] == ["ok"]
 
         # Denied: Gemini ends the turn, and writes its history down again.
         await prompted(at, terminal, "write it", [Write("new.txt", "hello\n")])
         ask = await at.ask()
         assert isinstance(ask.ask.action, Edit) and "+hello" in ask.ask.action.diff
         await terminal.answer(ASKED, "Escape")
-        told = await turn(at, terminal, 3, "Request cancelled")
-        assert kinds(told) == ["TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "Done"]
-        assert answers(told) == [("terminal", "deny")]
-        assert [event.status for event in told if isinstance(event, Done)] == ["interrupted"]
+        events = await turn(at, terminal, 3, "Request cancelled")
+        assert kinds(events) == ["TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "Done"]
+        assert answers(events) == [("terminal", "deny")]
+        assert [event.status for event in events if isinstance(event, Done)] == ["interrupted"]
         assert not (at.home.project / "new.txt").exists()
 
         at.home.rig.play([Say("Goodbye.")])
         await terminal.submit("say goodbye")
-        told = await turn(at, terminal, 4, "Goodbye.")
-        assert kinds(told) == ["TurnStarted", "Text", "Done"]
-        assert isinstance(told[0], TurnStarted) and told[0].prompt == "say goodbye"
+        events = await turn(at, terminal, 4, "Goodbye.")
+        assert kinds(events) == ["TurnStarted", "Text", "Done"]
+        assert isinstance(events[0], TurnStarted) and events[0].prompt == "say goodbye"
         await terminal.submit("/quit")
         await at.session("attached", "closed", 4)
 
 
-def answers(told: list[Event]) -> list[tuple[str, str]]:
-    return [(event.by, event.decision) for event in told if isinstance(event, Answer)]
+def answers(events: list[Event]) -> list[tuple[str, str]]:
+    return [(event.by, event.decision) for event in events if isinstance(event, Answer)]
 
 
 async def test_each_event_once_when_the_hub_dies_and_the_terminal_after_it(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ async def test_each_event_once_when_the_hub_dies_and_the_terminal_after_it(tmp_p
         await at.kill_hub()
         await at.start_hub()
         (project / "go").touch()
-        told = await turn(at, terminal, 1, "The first has ended.")
-        assert kinds(told) == ["TurnStarted", "Init", "ToolUse", "ToolResult", "Text", "Done"]
+        events = await turn(at, terminal, 1, "The first has ended.")
+        assert kinds(events) == ["TurnStarted", "Init", "ToolUse", "ToolResult", "Text", "Done"]
 
         # A turn of which the hub heard nothing.
         await at.kill_hub()
@@ -144,8 +144,8 @@ async def test_each_event_once_when_the_hub_dies_and_the_terminal_after_it(tmp_p
         await terminal.submit("the second")
         await terminal.shows("The second has ended.")
         await at.start_hub()
-        told = await turn(at, terminal, 2, "The second has ended.")
-        assert kinds(told) == ["TurnStarted", "ToolUse", "ToolResult", "Text", "Done"]
+        events = await turn(at, terminal, 2, "The second has ended.")
+        assert kinds(events) == ["TurnStarted", "ToolUse", "ToolResult", "Text", "Done"]
 
         at.home.rig.play([Run("touch third; sleep 600")])
         await terminal.submit("the third")
@@ -154,9 +154,9 @@ async def test_each_event_once_when_the_hub_dies_and_the_terminal_after_it(tmp_p
         await terminal.kill()
         closed = await at.session("attached", "closed", 3)
         assert closed.id == session.id
-        told = await at.log(session.id)
-        each_once(told)
-        assert kinds(told)[-4:] == ["ToolUse", "ToolResult", "Error", "Done"]
+        events = await at.log(session.id)
+        each_once(events)
+        assert kinds(events)[-4:] == ["ToolUse", "ToolResult", "Error", "Done"]
 
         # Resumed in another terminal it is the same session.
         again = await stack.enter_async_context(at.home.terminal("--resume", session.native_id))

@@ -43,10 +43,10 @@ async def test_each_event_once_whatever_happens_beside_the_terminal(harness: str
         turns = 1 + len(compaction)
         await at.session("attached", "idle", turns)
         await at.turn(terminal, "the second", "The second has ended.", turns + 1)
-        told = await logged(at, session, lambda told: len(ended(told)) == turns + 1)
-        assert prompts(told) == ["the first", *compaction, "the second"]
-        assert [event.state for event in told if isinstance(event, Status)].count("compacted") == 1
-        assert [one.id for one in await at.client.members(harness=harness)] == [member.id]
+        events = await logged(at, session, lambda events: len(ended(events)) == turns + 1)
+        assert prompts(events) == ["the first", *compaction, "the second"]
+        assert [event.state for event in events if isinstance(event, Status)].count("compacted") == 1
+        assert [view.id for view in await at.client.members(harness=harness)] == [member.id]
 
         # Nothing of the time is read in which the directory was off.
         await switch(at, "off")
@@ -58,13 +58,13 @@ async def test_each_event_once_whatever_happens_beside_the_terminal(harness: str
         await switch(at, "on")
         assert (await at.session("attached", "idle", turns + 1)).id == session
         await at.turn(terminal, "the third", "The third has ended.", turns + 2)
-        told = await logged(at, session, lambda told: len(ended(told)) == turns + 2)
-        assert prompts(told) == ["the first", *compaction, "the second", "the third"]
-        assert ended(told) == ["success"] * (turns + 2)
-        assert not [event for event in told if PRIVATE in str(event) or "That stays here." in str(event)]
-        each_once(told)
+        events = await logged(at, session, lambda events: len(ended(events)) == turns + 2)
+        assert prompts(events) == ["the first", *compaction, "the second", "the third"]
+        assert ended(events) == ["success"] * (turns + 2)
+        assert not [event for event in events if PRIVATE in str(event) or "That stays here." in str(event)]
+        each_once(events)
         if harness == "claude-code":
-            await asked_while_the_hub_dies_and_cleared(at, terminal, session, told)
+            await asked_while_the_hub_dies_and_cleared(at, terminal, session, events)
 
 
 @pytest.mark.parametrize("harness", ["claude-code", "codex", "opencode"])
@@ -79,16 +79,16 @@ async def test_turns_without_a_hub_are_told_once_when_it_is_back(harness: str, t
             await terminal.submit(f"the {number}")
             await terminal.shows(f"The {number} has ended.")
         await at.start_hub()
-        told = await logged(at, session, lambda told: len(ended(told)) == 3)
+        events = await logged(at, session, lambda events: len(ended(events)) == 3)
         await at.turn(terminal, "the fourth", "The fourth has ended.", 4)
         await at.kill_hub()
         await at.start_hub()
         assert (await at.session("attached", "idle", 4)).id == session
-        told = await logged(at, session, lambda told: len(ended(told)) == 4)
-        each_once(told)
-        assert prompts(told) == ["the first", "the second", "the third", "the fourth"]
-        assert ended(told) == ["success"] * 4
-        assert [event.status for event in told if isinstance(event, ToolResult)] == ["ok"] * 2
+        events = await logged(at, session, lambda events: len(ended(events)) == 4)
+        each_once(events)
+        assert prompts(events) == ["the first", "the second", "the third", "the fourth"]
+        assert ended(events) == ["success"] * 4
+        assert [event.status for event in events if isinstance(event, ToolResult)] == ["ok"] * 2
         status, shown = await at.tieline("sessions")
         assert status == 0 and "terminal" in shown, shown
 
@@ -104,27 +104,27 @@ async def words_in_the_middle_of_a_turn(harness: str, at: Person, terminal: Tmux
     await words_wait(harness, at.home, terminal)
     (project / "one").touch()
     await eventually((project / "two-began").exists, "it does not go on", timeout=BOUND)
-    await logged(at, session, lambda told: len([event for event in told if isinstance(event, ToolUse)]) == 2)
+    await logged(at, session, lambda events: len([event for event in events if isinstance(event, ToolUse)]) == 2)
     await at.kill_hub()
     await at.start_hub()
     (project / "two").touch()
     await terminal.shows("The first has ended.")
     await at.session("attached", "idle", 1)
-    told = await logged(at, session, lambda told: len(ended(told)) == 1)
-    each_once(told)
+    events = await logged(at, session, lambda events: len(ended(events)) == 1)
+    each_once(events)
     assert "words in between" in at.home.rig.heard()
-    said = [event.detail for event in told if isinstance(event, Status) and event.state == SAID]
-    assert said == ["words in between"]
-    order = [event.type for event in told if isinstance(event, ToolUse | Text) or event == Status(SAID, *said)]
+    words = [event.detail for event in events if isinstance(event, Status) and event.state == SAID]
+    assert words == ["words in between"]
+    order = [event.type for event in events if isinstance(event, ToolUse | Text) or event == Status(SAID, *words)]
     assert order.index("tool_use") < order.index("status") < order.index("text")
     return session
 
 
 async def asked_while_the_hub_dies_and_cleared(
-    at: Person, terminal: TmuxTerminal, session: str, told: list[Event]
+    at: Person, terminal: TmuxTerminal, session: str, events: list[Event]
 ) -> None:
     """What is asked is the terminal's to answer from then on, and the log says so. A cleared one is another session."""
-    turns = len(ended(told)) + 1
+    turns = len(ended(events)) + 1
     at.home.rig.play([Write("asked.txt", "hello")], [Say("The fourth has ended.")])
     await terminal.submit("the fourth")
     await terminal.shows("Do you want to create asked.txt?")
@@ -137,17 +137,17 @@ async def asked_while_the_hub_dies_and_cleared(
     await terminal.answer("Do you want to create asked.txt?", "Enter")
     await terminal.shows("The fourth has ended.")
     await at.session("attached", "idle", turns)
-    told = await logged(at, session, lambda told: len(ended(told)) == turns)
-    each_once(told)
-    assert [event.id for event in told if isinstance(event, Ask)] == [lost.id]
-    assert [event.ask for event in told if isinstance(event, Answer)] == [lost.id]
+    events = await logged(at, session, lambda events: len(ended(events)) == turns)
+    each_once(events)
+    assert [event.id for event in events if isinstance(event, Ask)] == [lost.id]
+    assert [event.ask for event in events if isinstance(event, Answer)] == [lost.id]
 
     await terminal.submit("/clear")
     await at.turn(terminal, "the fifth", "The fifth has ended.", 1)
     new, old = await at.client.sessions()
     assert (new.id != session, old.id, old.status) == (True, session, "closed")
-    assert prompts(await logged(at, new.id, lambda told: len(ended(told)) == 1)) == ["the fifth"]
-    assert await at.log(session) == told
+    assert prompts(await logged(at, new.id, lambda events: len(ended(events)) == 1)) == ["the fifth"]
+    assert await at.log(session) == events
 
 
 def until_exists(name: str) -> Run:
@@ -161,28 +161,28 @@ async def switch(at: Person, to: str) -> None:
 
 async def logged(at: Person, session: str, whole: Callable[[list[Event]], bool]) -> list[Event]:
     """The log, once it is like that."""
-    told: list[Event] = []
+    events: list[Event] = []
     try:
         async with asyncio.timeout(BOUND):
-            while not whole(told := await at.log(session)):  # noqa: ASYNC110 (as a client looks)
+            while not whole(events := await at.log(session)):  # noqa: ASYNC110 (as a client looks)
                 await asyncio.sleep(0.1)
     except TimeoutError:
-        raise AssertionError(f"the log stays as it is: {told}") from None
-    return told
+        raise AssertionError(f"the log stays as it is: {events}") from None
+    return events
 
 
-def prompts(told: list[Event]) -> list[str]:
-    return [event.prompt for event in told if isinstance(event, TurnStarted)]
+def prompts(events: list[Event]) -> list[str]:
+    return [event.prompt for event in events if isinstance(event, TurnStarted)]
 
 
-def ended(told: list[Event]) -> list[str]:
-    return [event.status for event in told if isinstance(event, Done)]
+def ended(events: list[Event]) -> list[str]:
+    return [event.status for event in events if isinstance(event, Done)]
 
 
-def each_once(told: list[Event]) -> None:
-    ids = [(event.type, event.id) for event in told if isinstance(event, ToolUse | ToolResult | TurnStarted | Ask)]
-    ids += [(event.type, event.item) for event in told if isinstance(event, Text)]
+def each_once(events: list[Event]) -> None:
+    ids = [(event.type, event.id) for event in events if isinstance(event, ToolUse | ToolResult | TurnStarted | Ask)]
+    ids += [(event.type, event.item) for event in events if isinstance(event, Text)]
     assert len(ids) == len(set(ids))
-    assert sum(isinstance(event, Init) for event in told) == 1
-    turns = [event.type for event in told if isinstance(event, TurnStarted | Done)]
+    assert sum(isinstance(event, Init) for event in events) == 1
+    turns = [event.type for event in events if isinstance(event, TurnStarted | Done)]
     assert turns == ["turn_started", "done"] * (len(turns) // 2)

@@ -32,5 +32,5 @@ async def test_a_mode_that_is_chosen_at_the_terminal_is_told_once(harness: str, 
         await at.session("attached", "idle", 2)
         session = await at.turn(terminal, "the third", "The third has ended.", 3)
         assert session.mode == mode
-        told = [event for event in await at.log(session.id) if isinstance(event, Status) and event.state == MODE]
-        assert told == [Status(MODE, mode)]
+        modes = [event for event in await at.log(session.id) if isinstance(event, Status) and event.state == MODE]
+        assert modes == [Status(MODE, mode)]

@@ -76,12 +76,12 @@ async def test_a_terminal_on_a_joined_machine_is_shown_answered_and_taken_over_a
             await at.client.prompt(session.id, "a prompt from the phone")
             await terminal.shows("Hello, phone.")
             await at.session("attached", "idle", 2)
-            told = [entry.event for entry in (await at.client.events(session.id, after=0, limit=500)).events]
-            assert len([event for event in told if isinstance(event, TurnStarted)]) == 2
-            assert [event.status for event in told if isinstance(event, ToolResult)] == ["ok"]
-            (answer,) = (event for event in told if isinstance(event, Answer))
+            events = [entry.event for entry in (await at.client.events(session.id, after=0, limit=500)).events]
+            assert len([event for event in events if isinstance(event, TurnStarted)]) == 2
+            assert [event.status for event in events if isinstance(event, ToolResult)] == ["ok"]
+            (answer,) = (event for event in events if isinstance(event, Answer))
             assert answer.by.startswith("phone ")
-            assert [event.status for event in told if isinstance(event, Done)] == ["success", "success"]
+            assert [event.status for event in events if isinstance(event, Done)] == ["success", "success"]
             assert paths.socket_file(at.node.env).is_socket()
 
             if harness == "codex":  # whose model asks questions in its plan mode only
@@ -111,7 +111,7 @@ async def test_a_terminal_on_a_joined_machine_is_shown_answered_and_taken_over_a
             await at.client.prompt(session.id, "go on")
             assert (await at.session("driven", "idle", 5)).node == identify(at.node.env).id
             given = msgspec.json.encode(at.home.rig.model.requests[-1]).decode()
-            assert all(said in given for said in ("touch a file", "a prompt from the phone", "ask me", "go on"))
+            assert all(prompt in given for prompt in ("touch a file", "a prompt from the phone", "ask me", "go on"))
 
             # All of it is found.
             async with asyncio.timeout(BOUND):

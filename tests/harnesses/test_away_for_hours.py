@@ -45,22 +45,22 @@ async def test_hours_of_work_without_a_hub_are_told_once_when_it_is_back(harness
         await at.session("attached", "idle", TURNS)
         await turn(at, terminal, TURNS)
         await at.session("attached", "idle", TURNS + 1)
-        told = await at.log(session.id)
-        assert prompts(told) == [f"please look at {text_of(number)}" for number in range(TURNS + 1)]
-        assert ended(told) == ["success"] * (TURNS + 1)
-        assert [event.text for event in told if isinstance(event, Text)] == [
+        events = await at.log(session.id)
+        assert prompts(events) == [f"please look at {text_of(number)}" for number in range(TURNS + 1)]
+        assert ended(events) == ["success"] * (TURNS + 1)
+        assert [event.text for event in events if isinstance(event, Text)] == [
             answer_of(number) for number in range(TURNS + 1)
         ]
-        commands = [str(event.action) for event in told if isinstance(event, ToolUse)]
+        commands = [str(event.action) for event in events if isinstance(event, ToolUse)]
         assert [text_of(number) in command for number, command in enumerate(commands)] == [True] * (TURNS + 1)
-        assert [event.status for event in told if isinstance(event, ToolResult)] == ["ok"] * (TURNS + 1)
-        each_once(told)
+        assert [event.status for event in events if isinstance(event, ToolResult)] == ["ok"] * (TURNS + 1)
+        each_once(events)
 
-        await found(at, f'"Seen: {text_of(TURNS // 2)}"', session.id)
+        await wait_for_search(at, f'"Seen: {text_of(TURNS // 2)}"', session.id)
         await at.kill_hub()
         await at.start_hub()
         assert (await at.session("attached", "idle", TURNS + 1)).id == session.id
-        assert await at.log(session.id) == told
+        assert await at.log(session.id) == events
 
 
 def end_daemon(at: Person) -> None:
@@ -79,7 +79,7 @@ async def turn(at: Person, terminal: TmuxTerminal, number: int) -> None:
     await terminal.shows(answer_of(number))
 
 
-async def found(at: Person, words: str, session: str) -> None:
+async def wait_for_search(at: Person, words: str, session: str) -> None:
     """By `tieline search`, once the hub has got as far in the log."""
     async with asyncio.timeout(BOUND):
         while True:

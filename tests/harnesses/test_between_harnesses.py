@@ -131,10 +131,10 @@ async def test_a_chain_through_three_harnesses_and_back_has_one_budget(tmp_path:
         await at.terminals["claude-code"].shows("It came back.")
         await at.heard("claude-code", "The third has it.")
         messages = await at.messages()
-        passed = [(one.receipt.sender, one.receipt.subject) for one in messages]
+        passed = [(message.receipt.sender, message.receipt.subject) for message in messages]
         round_trip = [member.address for member in (*chain, claude)]
         assert passed == list(pairwise(round_trip))
-        budgets = [one.envelope.budget for one in messages if one.envelope is not None]
+        budgets = [message.envelope.budget for message in messages if message.envelope is not None]
         hops, calls = [budget.hops for budget in budgets], [budget.calls_left for budget in budgets]
         assert hops == [1, 2, 3]
         assert calls == sorted(calls, reverse=True) and len(set(calls)) == 3

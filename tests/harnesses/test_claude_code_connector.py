@@ -174,8 +174,8 @@ def process_of(home: HarnessHome) -> int:
 
 
 def state(pid: int) -> str:
-    found = process_info(pid)
-    return found.state if found else ""
+    process = process_info(pid)
+    return process.state if process else ""
 
 
 # --- files and sockets that are not what they say ---------------------------------------------------------------
@@ -184,12 +184,12 @@ def state(pid: int) -> str:
 def write_session(home: Path, socket: Path, *, pid: int = 0, **facts: Any) -> None:
     """The file of a session whose process is this one, or another."""
     pid = pid or os.getpid()
-    found = process_info(pid)
-    told = {
+    process = process_info(pid)
+    record = {
         "pid": pid,
         "sessionId": "s1",
         "cwd": "/somewhere",
-        "procStart": str(found.start if found else 0),
+        "procStart": str(process.start if process else 0),
         "kind": "interactive",
         "entrypoint": "cli",
         "messagingSocketPath": str(socket),
@@ -198,7 +198,7 @@ def write_session(home: Path, socket: Path, *, pid: int = 0, **facts: Any) -> No
     }
     folder = home / ".claude" / "sessions"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{pid}.json").write_bytes(msgspec.json.encode(told))
+    (folder / f"{pid}.json").write_bytes(msgspec.json.encode(record))
 
 
 class Inbox:
@@ -307,11 +307,11 @@ async def test_an_activity_that_could_not_be_noted_is_told_again(
     """The file does not change any more: nobody would learn that the session is idle, and wake it."""
     monkeypatch.setattr(session_file_connector, "LOOK_S", 0.05)
     write_session(tmp_path, tmp_path / "cc-socks" / f"{os.getpid()}.sock")
-    sessions, told = ToldSessions(), list[str]()
+    sessions, activities = ToldSessions(), list[str]()
 
     async def fail_first(session: HarnessSession) -> None:
-        told.append(session.activity)
-        if len(told) > 1:
+        activities.append(session.activity)
+        if len(activities) > 1:
             await ToldSessions.changed(sessions, session)
         else:
             raise BusUnavailable("no server answers")
@@ -319,7 +319,7 @@ async def test_an_activity_that_could_not_be_noted_is_told_again(
     monkeypatch.setattr(sessions, "changed", fail_first)
     async with ClaudeCodeConnector({"HOME": str(tmp_path)}).open(sessions):
         await sessions.only("idle")
-    assert told == ["idle", "idle"]
+    assert activities == ["idle", "idle"]
 
 
 async def test_without_claude_code_nothing_happens(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ async def present(hub: MeshHub, *others: str) -> MemberView:
     """The agent of the terminal, once it is there and idle; none of the sessions that were there before."""
 
     def idle() -> list[MemberView]:
-        return [one for one in agents(hub) if one.activity == "idle" and one.session not in others]
+        return [member for member in agents(hub) if member.activity == "idle" and member.session not in others]
 
     await eventually(lambda: bool(idle()), "no agent is there", timeout=BOUND)
     (member,) = idle()
@@ -51,7 +51,7 @@ async def present(hub: MeshHub, *others: str) -> MemberView:
 
 
 def agents(hub: MeshHub) -> list[MemberView]:
-    return [one for one in hub.mesh.directory.members() if one.kind == "agent"]
+    return [member for member in hub.mesh.directory.members() if member.kind == "agent"]
 
 
 async def working(hub: MeshHub, id: str) -> None:
@@ -175,5 +175,5 @@ async def test_mail_of_a_terminal_that_was_killed_comes_when_it_is_resumed(tmp_p
 
 
 def ended(hub: MeshHub, member: MemberView) -> bool:
-    found = hub.mesh.directory.member(member.id)
-    return found is not None and found.ended
+    view = hub.mesh.directory.member(member.id)
+    return view is not None and view.ended

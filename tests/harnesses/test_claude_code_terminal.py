@@ -21,18 +21,18 @@ from tieline.testing.wait_for import eventually
 E = TypeVar("E", bound=Event)
 
 
-def said(id: str, text: str) -> dict[str, object]:
+def message(id: str, text: str) -> dict[str, object]:
     return {"id": id, "role": "assistant", "content": [{"type": "text", "text": text}]}
 
 
 OPEN_TURN: tuple[dict[str, object], ...] = (
     {"type": "user", "message": {"role": "user", "content": "do it"}, "origin": {"kind": "human"}, "uuid": "u-1"},
-    {"type": "assistant", "message": said("m-1", "I will."), "uuid": "a-1"},
+    {"type": "assistant", "message": message("m-1", "I will."), "uuid": "a-1"},
 )
-LAST_LINE: dict[str, object] = {"type": "assistant", "message": said("m-2", "It is done."), "uuid": "a-2"}
+LAST_LINE: dict[str, object] = {"type": "assistant", "message": message("m-2", "It is done."), "uuid": "a-2"}
 
 
-class Told(list[Event]):
+class RecordingSession(list[Event]):
     """A session that keeps what it is told."""
 
     record = SimpleNamespace(cursor="")
@@ -60,8 +60,8 @@ class Told(list[Event]):
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def session() -> RecordingSession:
+    return RecordingSession()
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def returned(id: str, **more: str) -> dict[str, object]:
 
 @asynccontextmanager
 async def following(
-    path: Path, told: Told, status: Callable[[], str], seen: str
+    path: Path, session: RecordingSession, status: Callable[[], str], seen: str
 ) -> AsyncGenerator[ClaudeCodeTerminal, None]:
     """`seen` is what the hub saw last of its status."""
 
@@ -104,14 +104,14 @@ async def following(
     terminal = ClaudeCodeTerminal(
         0, "s-1", "/p", path, since=lambda: 0.0, reading=asyncio.Semaphore(1), push=push, status=status
     )
-    terminal.follow(cast("AttachedSession", told), seen)
+    terminal.follow(cast("AttachedSession", session), seen)
     try:
         yield terminal
     finally:
         await terminal.stop()
 
 
-async def test_a_turn_does_not_end_by_what_its_file_said_before(path: Path, told: Told) -> None:
+async def test_a_turn_does_not_end_by_what_its_file_said_before(path: Path, session: RecordingSession) -> None:
     """The hub was busy, and last saw the file when the terminal was idle; the turn's tool runs and writes nothing."""
     asked = list[str]()
     now = "busy"
@@ -120,14 +120,14 @@ async def test_a_turn_does_not_end_by_what_its_file_said_before(path: Path, told
         asked.append(now)
         return now
 
-    async with following(path, told, status, "idle"):
+    async with following(path, session, status, "idle"):
         await eventually(lambda: len(asked) >= 3, "its file is not looked at again")
-        assert told and not told.of(Done)
+        assert session and not session.of(Done)
         now = "idle"
-        await eventually(lambda: bool(told.of(Done)), "the turn does not end")
+        await eventually(lambda: bool(session.of(Done)), "the turn does not end")
 
 
-async def test_what_a_turn_wrote_just_before_it_ended_is_of_that_turn(path: Path, told: Told) -> None:
+async def test_what_a_turn_wrote_just_before_it_ended_is_of_that_turn(path: Path, session: RecordingSession) -> None:
     """After a long wait, for a person's answer say, the last lines and the idle terminal come in the same moment."""
     looks = 0
 
@@ -138,15 +138,15 @@ async def test_what_a_turn_wrote_just_before_it_ended_is_of_that_turn(path: Path
             write(path, LAST_LINE)
         return "idle" if looks >= 3 else "waiting"
 
-    async with following(path, told, status, "idle"):
-        await eventually(lambda: bool(told.of(Done)), "the turn does not end")
-    assert [done.text for done in told.of(Done)] == ["It is done."]
-    assert len(told.of(TurnStarted)) == 1
+    async with following(path, session, status, "idle"):
+        await eventually(lambda: bool(session.of(Done)), "the turn does not end")
+    assert [done.text for done in session.of(Done)] == ["It is done."]
+    assert len(session.of(TurnStarted)) == 1
 
 
 @pytest.mark.slow
 async def test_a_turn_does_not_end_because_the_machine_stood_still(
-    path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+    path: Path, session: RecordingSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The hub and the terminal get the processor again in the same moment; the terminal had not written all of it."""
     monkeypatch.setattr(claude_code_terminal, "QUIET_S", 1.0)
@@ -157,19 +157,19 @@ async def test_a_turn_does_not_end_because_the_machine_stood_still(
         looks += 1
         return now
 
-    async with following(path, told, status, "idle"):
+    async with following(path, session, status, "idle"):
         await eventually(lambda: looks > 1, "its file is not looked at")
         now, before = "idle", looks
         time.sleep(1.5)  # noqa: ASYNC251 (nothing goes on)
         await eventually(lambda: looks > before + 1, "its file is not looked at again")
         write(path, LAST_LINE)
-        await eventually(lambda: bool(told.of(Done)), "the turn does not end")
-    assert [done.text for done in told.of(Done)] == ["It is done."]
-    assert len(told.of(TurnStarted)) == 1
+        await eventually(lambda: bool(session.of(Done)), "the turn does not end")
+    assert [done.text for done in session.of(Done)] == ["It is done."]
+    assert len(session.of(TurnStarted)) == 1
 
 
 async def test_a_turn_that_is_over_at_once_denies_nothing(
-    path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+    path: Path, session: RecordingSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Allowed at the terminal; what the call brought is written when the terminal is idle again."""
     monkeypatch.setattr(claude_code_terminal, "QUIET_S", 60.0)
@@ -178,19 +178,19 @@ async def test_a_turn_that_is_over_at_once_denies_nothing(
 
     def status() -> str:
         nonlocal idle
-        idle += hasattr(told, "decided")
+        idle += hasattr(session, "decided")
         if idle == 10:
             write(path, returned("t-1"))
         return "waiting" if idle < 2 else "idle"
 
-    async with following(path, told, status, "waiting") as terminal:
+    async with following(path, session, status, "waiting") as terminal:
         async with asyncio.timeout(30):
             assert not await terminal.answer_prompt(ASKED), "the hook prints nothing: it was decided there"
-    assert told.decided.result().decision == "allow"
+    assert session.decided.result().decision == "allow"
 
 
 async def test_a_call_that_is_written_long_after_its_prompt_settles_it(
-    path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+    path: Path, session: RecordingSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Allowed at the terminal, and the turn is over at once: the transcript of a busy machine had none of it before. A
     call that was the same and was denied before tells nothing."""
@@ -199,14 +199,14 @@ async def test_a_call_that_is_written_long_after_its_prompt_settles_it(
     write(path, called("t-0"), returned("t-0", toolDenialKind="user-rejected"))
     now = "busy"
 
-    async with following(path, told, lambda: now, "waiting") as terminal:
+    async with following(path, session, lambda: now, "waiting") as terminal:
         await eventually(lambda: "t-0" in terminal._events.results, "it is not read")  # pyright: ignore[reportPrivateUsage]
         now = "waiting"
         deciding = asyncio.create_task(terminal.answer_prompt(ASKED))
-        await eventually(lambda: hasattr(told, "decided"), "it is not asked")
+        await eventually(lambda: hasattr(session, "decided"), "it is not asked")
         now = "idle"
         terminal.look(now)
         write(path, called("t-1"), returned("t-1"))
         async with asyncio.timeout(30):
             assert not await deciding, "the hook prints nothing: it was decided there"
-    assert told.decided.result().decision == "allow"
+    assert session.decided.result().decision == "allow"

@@ -29,7 +29,7 @@ TURNS = 150
 def turn(number: int) -> bytes:
     """Its lines, as Claude Code writes them."""
     at = "2026-11-17T04:40:13.432Z"
-    said = {"role": "user", "content": f"prompt {number}"}
+    prompt = {"role": "user", "content": f"prompt {number}"}
     answered = {
         "id": f"msg_{number}",
         "role": "assistant",
@@ -37,7 +37,7 @@ def turn(number: int) -> bytes:
         "content": [{"type": "text", "text": f"{number} {ANSWER}"}],
     }
     lines: list[dict[str, object]] = [
-        {"type": "user", "message": said, "origin": {"kind": "human"}, "uuid": f"u-{number}", "timestamp": at},
+        {"type": "user", "message": prompt, "origin": {"kind": "human"}, "uuid": f"u-{number}", "timestamp": at},
         {"type": "assistant", "message": answered, "uuid": f"a-{number}", "timestamp": at},
         {"type": "system", "subtype": "turn_duration", "uuid": f"d-{number}", "timestamp": at},
     ]
@@ -68,12 +68,12 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Generator[Callable[[], int], 
 
 
 def read_all(file: TranscriptFile) -> list[TranscriptLine]:
-    found: list[TranscriptLine] = []
+    all_lines: list[TranscriptLine] = []
     more = True
     while more:
         lines, more = file.read()
-        found += lines
-    return found
+        all_lines += lines
+    return all_lines
 
 
 def test_a_long_history_is_read_to_its_end_and_each_byte_once(tmp_path: Path, bytes_read: Callable[[], int]) -> None:
@@ -158,7 +158,7 @@ async def test_a_restarted_hub_reads_histories_from_its_cursors_only(
 
     async def read(sessions: SessionManager, turns: int) -> None:
         def all_read() -> bool:
-            return [one.turns for one in sessions.sessions()] == [turns] * count
+            return [session.turns for session in sessions.sessions()] == [turns] * count
 
         await eventually(all_read, "the histories are not read", timeout=100)
 
@@ -209,35 +209,35 @@ def test_turns_that_began_before_a_time_are_left_out_to_their_end() -> None:
     at = "2026-11-17T04:40:{:02}.500Z"
     lines: list[dict[str, object]] = []
     for number, (begins, ends) in enumerate(((0, 1), (2, 9), (12, 13))):
-        said = {"role": "user", "content": f"prompt {number}"}
+        prompt = {"role": "user", "content": f"prompt {number}"}
         text = {"type": "text", "text": f"answer {number}"}
         answered = {"id": f"m-{number}", "role": "assistant", "model": "claude-opus-5-5", "content": [text]}
         of_turn: list[dict[str, object]] = [
-            {"type": "user", "message": said, "origin": {"kind": "human"}, "timestamp": at.format(begins)},
+            {"type": "user", "message": prompt, "origin": {"kind": "human"}, "timestamp": at.format(begins)},
             {"type": "assistant", "message": answered, "timestamp": at.format(ends)},
             {"type": "system", "subtype": "turn_duration", "timestamp": at.format(ends)},
             {"type": "system", "subtype": "compact_boundary", "timestamp": at.format(ends + 1)},
         ]
         lines += of_turn
 
-    def told(since: int) -> list[str]:
+    def read_since(since: int) -> list[str]:
         moment = datetime.fromisoformat(at.format(since)).timestamp()
         events = TranscriptEvents("s-1", TranscriptCursor(), since=moment)
-        found = [
+        kept = [
             event
             for number, line in enumerate(lines)
             for event, _ in events.feed(TranscriptLine(number, {**line, "uuid": f"l-{number}"}))
         ]
         return [
             event.prompt if isinstance(event, TurnStarted) else event.state
-            for event in found
+            for event in kept
             if isinstance(event, TurnStarted | Status)
         ]
 
-    assert told(0) == ["prompt 0", "prompt 1", "compacted", "prompt 2", "compacted"]
-    assert told(5) == ["prompt 2", "compacted"]
-    assert told(12) == ["prompt 2"]
-    assert told(14) == []
+    assert read_since(0) == ["prompt 0", "prompt 1", "compacted", "prompt 2", "compacted"]
+    assert read_since(5) == ["prompt 2", "compacted"]
+    assert read_since(12) == ["prompt 2"]
+    assert read_since(14) == []
 
 
 def test_a_message_went_to_the_model_only_if_the_transcript_has_it_in_the_conversation(tmp_path: Path) -> None:

@@ -44,13 +44,13 @@ class Daemon:
         return {"data": self.turns, "nextCursor": None} if method == "thread/turns/list" else {}
 
 
-@pytest.mark.parametrize("told", ["before", "after"])
+@pytest.mark.parametrize("turn_end", ["before", "after"])
 @pytest.mark.parametrize("readable", [True, False])
 async def test_a_turn_that_ends_while_its_terminal_is_attached_leaves_it_idle(
-    tmp_path: Path, told: str, readable: bool
+    tmp_path: Path, turn_end: str, readable: bool
 ) -> None:
-    """`told`: the daemon tells its end before the session is made, or when it just was. Where the turn began before its
-    person let us read along, nothing else of it is told."""
+    """`turn_end`: the daemon tells its end before the session is made, or when it just was. Where the turn began before
+    its person let us read along, nothing else of it is told."""
     env = {"HOME": str(tmp_path)}
     agree(env, "codex")
     thread = Thread(THREAD, str(tmp_path), status=ACTIVE)
@@ -60,7 +60,7 @@ async def test_a_turn_that_ends_while_its_terminal_is_attached_leaves_it_idle(
             return 0 if readable else 1e12
 
         async def attach(self, *args: Any, **options: Any) -> AttachedSession:
-            if told == "before":
+            if turn_end == "before":
                 terminal.changed(msgspec.structs.replace(thread, status=IDLE))
             session = await super().attach(*args, **options)
             terminal.changed(msgspec.structs.replace(thread, status=IDLE))
@@ -184,9 +184,9 @@ async def test_a_turn_that_ends_while_its_ask_is_decided_at_the_terminal_has_its
         if not settled.is_set():  # whoever settles it was stopped: its work was done
             terminal.notified("turn/completed", {"turn": {**turn, "status": "interrupted"}})
         await eventually(lambda: manager.get(session.id).turns == 1, "the turn has no end", timeout=10.0)
-        told = [entry.event async for entry in manager.events(session.id, follow=False)]
-        assert [event.status for event in told if isinstance(event, Done)] == ["interrupted"]
-        assert [event.decision for event in told if isinstance(event, Answer)] == ["deny"]
+        events = [entry.event async for entry in manager.events(session.id, follow=False)]
+        assert [event.status for event in events if isinstance(event, Done)] == ["interrupted"]
+        assert [event.decision for event in events if isinstance(event, Answer)] == ["deny"]
         await cancel_and_wait(following)
 
 
@@ -227,8 +227,8 @@ async def test_a_rule_answers_the_daemon(tmp_path: Path, decision: Literal["allo
         assert not manager.asks.pending()
         (attached,) = manager.attached("codex")
         await attached.flush()
-        told = [entry.event async for entry in manager.events(session.id, follow=False)]
-        (answer,) = (event for event in told if isinstance(event, Answer))
+        events = [entry.event async for entry in manager.events(session.id, follow=False)]
+        (answer,) = (event for event in events if isinstance(event, Answer))
         assert (answer.decision, answer.by, answer.rule, answer.tool) == (decision, "rule", "r1", "call-1")
-        assert not any(isinstance(event, Ask) for event in told)
+        assert not any(isinstance(event, Ask) for event in events)
         await cancel_and_wait(following)

@@ -13,41 +13,41 @@ from tieline.harnesses.terminals.transcript_file import TranscriptCursor
 from tieline.sessions.attached_session import MODE, SAID
 
 AT = "2026-11-19T05:01:33.260Z"
-Told = tuple[str, dict[str, Any]]
+Line = tuple[str, dict[str, Any]]
 
 
-def said(text: str, *calls: str, **more: Any) -> Told:
+def answer(text: str, *calls: str, **more: Any) -> Line:
     requests = [{"toolCallId": id, "name": "bash", "arguments": {"command": f"run {id}"}} for id in calls]
     return "assistant.message", {"messageId": text, "content": text, "model": "m", "toolRequests": requests, **more}
 
 
-def user(text: str, delivery: str = "idle") -> Told:
+def user(text: str, delivery: str = "idle") -> Line:
     return "user.message", {"content": text, "delivery": delivery}
 
 
-def result(id: str, **more: Any) -> Told:
+def result(id: str, **more: Any) -> Line:
     return "tool.execution_complete", {"toolCallId": id, "success": True, "result": {"content": "out"}, **more}
 
 
-def asked(id: str) -> Told:
+def asked(id: str) -> Line:
     return "permission.requested", {"requestId": f"r-{id}", "permissionRequest": {"kind": "shell", "toolCallId": id}}
 
 
-def decided(id: str, kind: str) -> Told:
+def decided(id: str, kind: str) -> Line:
     return "permission.completed", {"requestId": f"r-{id}", "toolCallId": id, "result": {"kind": kind}}
 
 
-def used(tokens: int) -> Told:
+def used(tokens: int) -> Line:
     return "session.usage_record", {"usage": {"inputTokens": tokens, "outputTokens": 1, "cacheReadTokens": 2}}
 
 
-OVER: Told = ("assistant.turn_end", {})
-ABORT: Told = ("abort", {"reason": "user_initiated"})
+OVER: Line = ("assistant.turn_end", {})
+ABORT: Line = ("abort", {"reason": "user_initiated"})
 
 
-def read(path: Path, *told: Told) -> list[Event]:
+def read(path: Path, *entries: Line) -> list[Event]:
     with path.open("wb") as file:
-        for number, (kind, data) in enumerate(told):
+        for number, (kind, data) in enumerate(entries):
             line = {"type": kind, "id": f"id-{number}", "timestamp": AT, "data": data}
             file.write(msgspec.json.encode(line) + b"\n")
     events = CopilotEvents("session", "/project", TranscriptCursor())
@@ -55,60 +55,68 @@ def read(path: Path, *told: Told) -> list[Event]:
     return [event for line in lines for event, _ in events.feed(line)]
 
 
-def done(told: list[Event]) -> Done:
-    (ended,) = [event for event in told if isinstance(event, Done)]
+def done(events: list[Event]) -> Done:
+    (ended,) = [event for event in events if isinstance(event, Done)]
     return ended
 
 
 def test_a_turn_of_several_model_calls_is_one_and_its_tokens_add_up(tmp_path: Path) -> None:
-    told = read(
-        tmp_path / "r", user("go"), used(10), said("I will.", "a"), result("a"), OVER, used(20), said("It is."), OVER
+    events = read(
+        tmp_path / "r",
+        user("go"),
+        used(10),
+        answer("I will.", "a"),
+        result("a"),
+        OVER,
+        used(20),
+        answer("It is."),
+        OVER,
     )
-    assert isinstance(told[0], TurnStarted) and told[0].prompt == "go"
-    assert [event.text for event in told if isinstance(event, Text)] == ["I will.", "It is."]
-    ended = done(told)
+    assert isinstance(events[0], TurnStarted) and events[0].prompt == "go"
+    assert [event.text for event in events if isinstance(event, Text)] == ["I will.", "It is."]
+    ended = done(events)
     assert (ended.status, ended.text, ended.turns) == ("success", "It is.", 2)
     assert ended.tokens is not None
     assert (ended.tokens.input, ended.tokens.cache_read, ended.tokens.output) == (26, 4, 2)
 
 
 @pytest.mark.parametrize("end", [(OVER, ABORT, decided("a", "cancelled")), (decided("a", "cancelled"), OVER, ABORT)])
-def test_a_denial_is_no_interruption_in_whatever_order_its_parts_come(tmp_path: Path, end: tuple[Told, ...]) -> None:
-    told = read(tmp_path / "r", user("go"), said("", "a"), asked("a"), *end)
-    assert [event.status for event in told if isinstance(event, ToolResult)] == ["denied"]
-    assert [event.code for event in told if isinstance(event, Error)] == ["denied"]
-    assert done(told).status == "error"
+def test_a_denial_is_no_interruption_in_whatever_order_its_parts_come(tmp_path: Path, end: tuple[Line, ...]) -> None:
+    events = read(tmp_path / "r", user("go"), answer("", "a"), asked("a"), *end)
+    assert [event.status for event in events if isinstance(event, ToolResult)] == ["denied"]
+    assert [event.code for event in events if isinstance(event, Error)] == ["denied"]
+    assert done(events).status == "error"
 
 
 def test_what_was_interrupted_and_what_failed(tmp_path: Path) -> None:
-    told = read(tmp_path / "r", user("go"), said("", "a"), asked("a"), decided("a", "approved"), OVER, ABORT)
-    assert done(told).status == "interrupted"
-    told = read(tmp_path / "r", user("go"), OVER, ("session.error", {"message": "400 refused"}))
-    assert (done(told).status, done(told).error) == ("error", "400 refused")
-    told = read(
-        tmp_path / "r", user("go"), said("", "a"), result("a", shellExecution={"exitCode": 3}), said("So."), OVER
+    events = read(tmp_path / "r", user("go"), answer("", "a"), asked("a"), decided("a", "approved"), OVER, ABORT)
+    assert done(events).status == "interrupted"
+    events = read(tmp_path / "r", user("go"), OVER, ("session.error", {"message": "400 refused"}))
+    assert (done(events).status, done(events).error) == ("error", "400 refused")
+    events = read(
+        tmp_path / "r", user("go"), answer("", "a"), result("a", shellExecution={"exitCode": 3}), answer("So."), OVER
     )
-    assert [event.status for event in told if isinstance(event, ToolResult)] == ["error"]
+    assert [event.status for event in events if isinstance(event, ToolResult)] == ["error"]
 
 
 def test_words_in_a_turn_a_mode_and_what_subagents_do(tmp_path: Path) -> None:
-    mode: Told = ("session.mode_changed", {"previousMode": "interactive", "newMode": "plan"})
-    told = read(
+    mode: Line = ("session.mode_changed", {"previousMode": "interactive", "newMode": "plan"})
+    events = read(
         tmp_path / "r",
         mode,
         user("go"),
-        said("", "a"),
+        answer("", "a"),
         user("and this", "steering"),
-        said("of a subagent", parentToolCallId="a"),
+        answer("of a subagent", parentToolCallId="a"),
         ("system.message", {"content": "Copilot's own"}),
         ("something.new", {}),
         result("a"),
-        said("Both."),
+        answer("Both."),
         OVER,
     )
-    states = [(event.state, event.detail) for event in told if isinstance(event, Status)]
+    states = [(event.state, event.detail) for event in events if isinstance(event, Status)]
     assert states == [(MODE, "interactive"), (MODE, "plan"), (SAID, "and this")]
-    assert [event.text for event in told if isinstance(event, Text)] == ["Both."]
+    assert [event.text for event in events if isinstance(event, Text)] == ["Both."]
 
 
 def test_no_other_file_is_read(tmp_path: Path) -> None:
@@ -121,7 +129,7 @@ def test_no_other_file_is_read(tmp_path: Path) -> None:
     own.write_bytes(msgspec.json.encode(line) + b"\n")
     (tmp_path / "elsewhere").mkdir()
     (states / "linked").symlink_to(tmp_path / "elsewhere")
-    found = {id: reach._record(id, {}) for id in ("an-id", "linked", "../an-id", "")}  # pyright: ignore[reportPrivateUsage]
-    assert {id for id, path in found.items() if path and reach._is_record(str(path))} == {"an-id"}  # pyright: ignore[reportPrivateUsage]
+    records = {id: reach._record(id, {}) for id in ("an-id", "linked", "../an-id", "")}  # pyright: ignore[reportPrivateUsage]
+    assert {id for id, path in records.items() if path and reach._is_record(str(path))} == {"an-id"}  # pyright: ignore[reportPrivateUsage]
     assert head_of(own)[0] == "an-id" and head_of(own)[1] > 0
     assert head_of(tmp_path / "none") == ("", 0.0)

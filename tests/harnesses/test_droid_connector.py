@@ -108,10 +108,10 @@ async def test_what_it_asks_is_shown_until_it_is_decided_there(tmp_path: Path) -
         terminal.write(returns("c", "Tool execution cancelled by user", is_error=True), ends("go"))
         await reading.is_like("failed", 1)
         assert not pending()
-        told = await reading.log(id)
-        assert answers(told) == [("terminal", "allow"), ("terminal", "allow"), ("terminal", "deny")]
-        assert [event.status for event in told if isinstance(event, ToolResult)] == ["ok", "ok", "ok", "denied"]
-        assert [event.status for event in told if isinstance(event, Done)] == ["error"], "a denial is no success"
+        events = await reading.log(id)
+        assert answers(events) == [("terminal", "allow"), ("terminal", "allow"), ("terminal", "deny")]
+        assert [event.status for event in events if isinstance(event, ToolResult)] == ["ok", "ok", "ok", "denied"]
+        assert [event.status for event in events if isinstance(event, Done)] == ["error"], "a denial is no success"
 
 
 @pytest.mark.slow
@@ -149,8 +149,8 @@ async def test_a_command_that_runs_was_allowed(tmp_path: Path) -> None:
         await answered(reading, id, 2)
         terminal.write(returns("a"), returns("b"), says("Done."), ends("go"))
         await reading.is_like("idle", 2)
-        told = await reading.log(id)
-        assert answers(told) == [("terminal", "allow"), ("terminal", "allow")]
+        events = await reading.log(id)
+        assert answers(events) == [("terminal", "allow"), ("terminal", "allow")]
 
 
 @pytest.mark.slow
@@ -184,9 +184,9 @@ async def test_what_was_decided_at_once_is_in_the_log(tmp_path: Path) -> None:
         denied = returns("a", "Tool execution cancelled by user", is_error=True)
         terminal.write(prompt("go"), calls("a"), hook("Notification"), denied, ends("go"))
         await reading.is_like("failed", 2)
-        told = (await reading.log(id))[4:]
-        assert kinds(told) == ["TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "Error", "Done"]
-        assert answers(told) == [("terminal", "deny")]
+        events = (await reading.log(id))[4:]
+        assert kinds(events) == ["TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "Error", "Done"]
+        assert answers(events) == [("terminal", "deny")]
 
 
 @pytest.mark.slow
@@ -206,11 +206,11 @@ async def test_a_hub_that_comes_back_reads_on_and_asks_what_is_still_open(tmp_pa
             assert await reading.is_like("waiting", 1) == id
             terminal.write(returns("b", "Tool execution cancelled by user", is_error=True), ends("two"))
             await reading.is_like("failed", 2)
-            told = await reading.log(id)
-            assert [event.prompt for event in told if isinstance(event, TurnStarted)] == ["one", "two"]
-            assert [event.status for event in told if isinstance(event, Done)] == ["success", "error"]
-            assert kinds(told).count("Ask") == 2
-            assert kinds(told).count("ToolUse") == kinds(told).count("ToolResult") == 2
+            events = await reading.log(id)
+            assert [event.prompt for event in events if isinstance(event, TurnStarted)] == ["one", "two"]
+            assert [event.status for event in events if isinstance(event, Done)] == ["success", "error"]
+            assert kinds(events).count("Ask") == 2
+            assert kinds(events).count("ToolUse") == kinds(events).count("ToolResult") == 2
         terminal.process.kill()
         await terminal.process.wait()
         async with droid_in(tmp_path) as reading:

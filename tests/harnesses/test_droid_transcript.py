@@ -59,15 +59,15 @@ class Reader:
         self.cursor = cursor
 
     def read(self) -> list[Event]:
-        told: list[Event] = []
+        events: list[Event] = []
         more = True
         while more:
             lines, more = self.file.read()
             for line in lines:
                 for event, cursor in self.events.feed(line):
-                    told.append(event)
+                    events.append(event)
                     self.cursor = cursor or self.cursor
-        return told
+        return events
 
 
 @pytest.fixture
@@ -111,55 +111,55 @@ def ends(prompt: str = "", reason: str = "completed", kind: str = "text") -> Fie
     return {"type": "agent_turn_outcome", "turnId": f"prompt-{prompt}", "reason": reason, "resultKind": kind}
 
 
-def kinds(told: list[Event]) -> list[str]:
-    return [type(event).__name__ for event in told]
+def kinds(events: list[Event]) -> list[str]:
+    return [type(event).__name__ for event in events]
 
 
 def test_what_droid_wrote_is_read_whole(tmp_path: Path) -> None:
-    told = Reader(SEEN).read()
-    turns = [event.prompt for event in told if isinstance(event, TurnStarted)]
+    events = Reader(SEEN).read()
+    turns = [event.prompt for event in events if isinstance(event, TurnStarted)]
     assert turns == [
         "say hello", "run it", "write it", "run both", "run both", "mixed", "long one", "fail now", "steer test",
         "ask me", "edit it", "delegate it", "finish todos", "plan it",
     ]  # fmt: skip
-    ended = [(event.status, event.text) for event in told if isinstance(event, Done)]
+    ended = [(event.status, event.text) for event in events if isinstance(event, Done)]
     assert ended == [
         ("success", "Hello there."), ("success", "It was allowed."), ("error", ""), ("success", "It was denied."),
         ("success", "Both are done."), ("interrupted", ""), ("interrupted", ""), ("error", ""),
         ("success", "Words heard."), ("success", "Red it is."), ("success", "Done."), ("success", "Done."),
         ("success", "ok."), ("success", "The plan was done."),
     ]  # fmt: skip
-    errors = [(event.code, event.message) for event in told if isinstance(event, Error)]
+    errors = [(event.code, event.message) for event in events if isinstance(event, Error)]
     assert errors[0] == ("denied", "the agent ended the turn because this was denied: Create")
     assert "400 scripted refusal" in errors[1][1]
-    assert Status(SAID, "words in between") in told
-    used = [event for event in told if isinstance(event, ToolUse)]
+    assert Status(SAID, "words in between") in events
+    used = [event for event in events if isinstance(event, ToolUse)]
     assert [event.name for event in used] == [
         "Execute", "Create", "Execute", "Execute", "Read", "Execute", "Execute", "Execute", "AskUser", "TodoWrite",
         "Read", "Edit", "Task", "Execute", "TodoWrite", "ExitSpecMode",
     ]  # fmt: skip
-    results = [(event.status, event.output) for event in told if isinstance(event, ToolResult)]
+    results = [(event.status, event.output) for event in events if isinstance(event, ToolResult)]
     assert [status for status, _ in results] == ["ok", "denied", *["ok"] * 4, "error", *["ok"] * 9]
     assert results[0] == ("ok", "out")
     (run, *_), edit = used, next(event for event in used if event.name == "Edit")
     assert isinstance(run.action, Command) and run.action.command.startswith("touch begun; until")
     assert isinstance(edit.action, Edit) and "-two" in edit.action.diff and "+zwei" in edit.action.diff
-    assert not any("system-reminder" in repr(event) for event in told)
+    assert not any("system-reminder" in repr(event) for event in events)
 
 
 def test_the_record_is_read_the_same_from_any_place(tmp_path: Path) -> None:
     """Turn by turn, by readers that come one after the other."""
     path, whole = tmp_path / "record.jsonl", SEEN.read_bytes().splitlines(keepends=True)
     path.touch()
-    told, cursor = list[Event](), ""
+    events, cursor = list[Event](), ""
     for line in whole:
         with path.open("ab") as file:
             file.write(line)
         if b'"agent_turn_outcome"' in line:
             reader = Reader(path, cursor)
-            told += reader.read()
+            events += reader.read()
             cursor = reader.cursor
-    assert told == Reader(SEEN).read()
+    assert events == Reader(SEEN).read()
 
 
 def test_each_kind_of_line_that_was_seen_is_in_the_table() -> None:
@@ -173,11 +173,11 @@ def test_each_kind_of_line_that_was_seen_is_in_the_table() -> None:
 @pytest.mark.parametrize(("reason", "outcome"), [*OUTCOMES.items(), ("of_tomorrow", "error")])
 def test_how_a_turn_ended(record: Record, reason: str, outcome: str) -> None:
     record.write(prompt("go"), says("Half."), ends("go", reason))
-    told = Reader(record.path).read()
-    assert isinstance(done := told[-1], Done)
+    events = Reader(record.path).read()
+    assert isinstance(done := events[-1], Done)
     assert done.status == outcome and done.text == ("Half." if outcome == "success" else "")
     if outcome == "error":
-        assert told[-2] == Error(f"the turn ended: {reason}") and done.error == f"the turn ended: {reason}"
+        assert events[-2] == Error(f"the turn ended: {reason}") and done.error == f"the turn ended: {reason}"
 
 
 def test_what_was_said_in_a_turn_ends_no_other_one(record: Record) -> None:
@@ -186,8 +186,8 @@ def test_what_was_said_in_a_turn_ends_no_other_one(record: Record) -> None:
     )
     record.write(prompt("next"), says("Next."))
     reader = Reader(record.path)
-    told = reader.read()
-    assert kinds(told) == [
+    events = reader.read()
+    assert kinds(events) == [
         "TurnStarted",
         "Init",
         "Text",
@@ -203,8 +203,8 @@ def test_what_was_said_in_a_turn_ends_no_other_one(record: Record) -> None:
 
 
 def test_a_task_that_is_over_begins_a_turn_that_nobody_asked_for(record: Record) -> None:
-    told = message("task-completion:1", "user", {"type": "text", "text": "It is over."}, visibility="llm_only")
-    record.write(prompt("go"), says("Begun."), ends("go"), told, says("It is over."), ends("task"))
+    completion = message("task-completion:1", "user", {"type": "text", "text": "It is over."}, visibility="llm_only")
+    record.write(prompt("go"), says("Begun."), ends("go"), completion, says("It is over."), ends("task"))
     read = Reader(record.path).read()
     assert [event.prompt for event in read if isinstance(event, TurnStarted)] == ["go", ""]
     assert [event.text for event in read if isinstance(event, Done)] == ["Begun.", "It is over."]
@@ -213,36 +213,36 @@ def test_a_task_that_is_over_begins_a_turn_that_nobody_asked_for(record: Record)
 @pytest.mark.parametrize("content", ["Tool execution cancelled by user", "Tool execution cancelled: not now"])
 def test_a_denial_that_ends_the_turn_is_no_success(record: Record, content: str) -> None:
     record.write(prompt("go"), calls("a"), returns("a", content, is_error=True), ends("go"))
-    told = Reader(record.path).read()
-    assert told[-3:-1] == [
+    events = Reader(record.path).read()
+    assert events[-3:-1] == [
         ToolResult("a", "denied", content),
         Error("the agent ended the turn because this was denied: Execute", "denied"),
     ]
-    assert isinstance(done := told[-1], Done) and done.status == "error"
+    assert isinstance(done := events[-1], Done) and done.status == "error"
 
 
 def test_a_call_that_was_cut_off_was_not_denied(record: Record) -> None:
     record.write(prompt("go"), calls("a"), returns("a", "Error: Tool execution cancelled by user", is_error=True))
     record.write(ends("go", "cancelled"))
-    told = Reader(record.path).read()
-    assert isinstance(result := told[-2], ToolResult) and result.status == "error"
-    assert isinstance(done := told[-1], Done) and done.status == "interrupted"
+    events = Reader(record.path).read()
+    assert isinstance(result := events[-2], ToolResult) and result.status == "error"
+    assert isinstance(done := events[-1], Done) and done.status == "interrupted"
 
 
 def test_a_terminal_that_died_in_a_turn_and_was_resumed(record: Record) -> None:
     record.write(prompt("go"), calls("a"), hook("SessionStart"), prompt("again"), says("Here."), ends("again"))
-    told = Reader(record.path).read()
-    assert ToolResult("a", "error", UNFINISHED) in told
-    assert [event.status for event in told if isinstance(event, Done)] == ["interrupted", "success"]
-    assert [event.prompt for event in told if isinstance(event, TurnStarted)] == ["go", "again"]
+    events = Reader(record.path).read()
+    assert ToolResult("a", "error", UNFINISHED) in events
+    assert [event.status for event in events if isinstance(event, Done)] == ["interrupted", "success"]
+    assert [event.prompt for event in events if isinstance(event, TurnStarted)] == ["go", "again"]
 
 
 def test_a_compaction_is_told(record: Record) -> None:
     record.write({"type": "compaction_state", "id": "c", "summaryText": "s"}, prompt("go"), says("Yes."))
     record.write({"type": "compaction_state", "id": "d", "summaryText": "s"}, ends("go"))
-    told = Reader(record.path).read()
-    assert kinds(told) == ["TurnStarted", "Status", "Init", "Text", "Status", "Done"]
-    assert [event.state for event in told if isinstance(event, Status)] == ["compacted"] * 2
+    events = Reader(record.path).read()
+    assert kinds(events) == ["TurnStarted", "Status", "Init", "Text", "Status", "Done"]
+    assert [event.state for event in events if isinstance(event, Status)] == ["compacted"] * 2
 
 
 def test_turns_of_before_are_left_out(record: Record) -> None:
@@ -250,9 +250,9 @@ def test_turns_of_before_are_left_out(record: Record) -> None:
     since = datetime.fromisoformat(record.time).timestamp()
     record.count += 1
     record.write(prompt("after"), says("After."), ends("after"))
-    told = Reader(record.path, since=since + 0.5).read()
-    assert [event.prompt for event in told if isinstance(event, TurnStarted)] == ["after"]
-    assert [event.text for event in told if isinstance(event, Text)] == ["After."]
+    events = Reader(record.path, since=since + 0.5).read()
+    assert [event.prompt for event in events if isinstance(event, TurnStarted)] == ["after"]
+    assert [event.text for event in events if isinstance(event, Text)] == ["After."]
 
 
 def test_a_title_that_changes_tells_nothing_twice(record: Record) -> None:

@@ -36,17 +36,17 @@ async def test_agents_in_terminals_call_every_tool(tmp_path: Path) -> None:
 
         def answer(request: Any) -> Reply:
             """Codex thanks for what it hears, until it is asked; then it makes its calls, one at a time."""
-            said = str(request)
-            asked = re.search(r'id="(\w+)" thread="\w+" reply="wanted">\\n' + re.escape(question), said)
+            conversation = str(request)
+            asked = re.search(r'id="(\w+)" thread="\w+" reply="wanted">\\n' + re.escape(question), conversation)
             if asked is None:
                 return [Say("Thank you.")]
-            if "There are three." not in said:
+            if "There are three." not in conversation:
                 return [script.call("codex", "reply", message_id=asked[1], text="There are three.")]
-            if "We use tabs." not in said:
+            if "We use tabs." not in conversation:
                 return [script.call("codex", "shared_notes", action="get", key="style")]
-            if "src/one.py" not in said:
+            if "src/one.py" not in conversation:
                 return [script.call("codex", "reserve_paths", patterns=["src/one.py"])]
-            if "Tell me when it is done." in said and "It is done." not in said:
+            if "Tell me when it is done." in conversation and "It is done." not in conversation:
                 return [script.call("codex", "send_message", to=claude.id, text="It is done.")]
             return [Say("That was all.")]
 

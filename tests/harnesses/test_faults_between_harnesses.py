@@ -79,7 +79,8 @@ async def test_what_a_killed_daemon_of_codex_had_only_in_memory_comes_when_it_is
         waiting = await at.client.send_message(NewMessage(to=codex.address, text="after the kill"))
         if noticed:
             await at.ended(codex, unread=2)
-            assert [(await at.client.message(one.receipt.id)).state for one in (steered, waiting)] == ["stored"] * 2
+            states = [(await at.client.message(message.receipt.id)).state for message in (steered, waiting)]
+            assert states == ["stored"] * 2
             await at.notified(f"2 messages wait for {codex.name}")
         await run(at.homes["codex"].env, tmp_path, *at.homes["codex"].argv, "app-server", "daemon", "start")
         await terminal.shows("All has come.")  # the terminal was open all the time

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.harnesses.test_gemini_transcript import call, said, written
+from tests.harnesses.test_gemini_transcript import answer, call, written
 
 from tieline.bus import open_bus
 from tieline.config import Config
@@ -75,7 +75,7 @@ class Terminal:
         self.write({"id": id, "timestamp": now(), "type": "user", "content": [{"text": text}]})
 
     def answer(self, id: str, text: str, **more: Any) -> None:
-        self.write({**said(id, text, **more), "timestamp": now()})
+        self.write({**answer(id, text, **more), "timestamp": now()})
 
     def hook(self, reach: HookConnector, event: str, **more: Any) -> None:
         common = {"session_id": SESSION, "transcript_path": str(self.record), "cwd": str(self.home), "timestamp": now()}
@@ -124,7 +124,7 @@ class Reading:
     async def is_like(self, status: str, turns: int = 0) -> str:
         """The id of the only session, once it is like that."""
         await eventually(
-            lambda: [(one.status, one.turns) for one in self.manager.sessions()] == [(status, turns)],
+            lambda: [(session.status, session.turns) for session in self.manager.sessions()] == [(status, turns)],
             f"no session is {status} after {turns} turns: {self.manager.sessions()}",
         )
         return self.manager.sessions()[0].id
@@ -152,8 +152,8 @@ def environment(home: Path) -> dict[str, str]:
     return scratch_env(home, path="/usr/bin:/bin", TIELINE_HOME=str(home / "state"))
 
 
-def kinds(told: list[Event]) -> list[type[Event]]:
-    return [type(event) for event in told]
+def kinds(events: list[Event]) -> list[type[Event]]:
+    return [type(event) for event in events]
 
 
 async def test_a_turn_is_told_as_it_happens_and_a_killed_terminal_is_closed(tmp_path: Path) -> None:
@@ -180,11 +180,11 @@ async def test_a_turn_is_told_as_it_happens_and_a_killed_terminal_is_closed(tmp_
         terminal.process.kill()
         await soon(lambda: reading.manager.get(id).status == "closed", "it is not closed", within=5)
         await eventually(lambda: reading.observer.ended_sessions == [SESSION], "the mesh was not told")
-        told = await reading.log(id)
-        assert [event.prompt for event in told if isinstance(event, TurnStarted)] == ["do it", "again"]
-        assert [event.status for event in told if isinstance(event, Done)] == ["success", "interrupted"]
-        assert len([event for event in told if isinstance(event, ToolUse)]) == len(
-            [event for event in told if isinstance(event, ToolResult)]
+        events = await reading.log(id)
+        assert [event.prompt for event in events if isinstance(event, TurnStarted)] == ["do it", "again"]
+        assert [event.status for event in events if isinstance(event, Done)] == ["success", "interrupted"]
+        assert len([event for event in events if isinstance(event, ToolUse)]) == len(
+            [event for event in events if isinstance(event, ToolResult)]
         )
 
 
@@ -208,10 +208,10 @@ async def test_a_hub_that_comes_back_reads_on_and_tells_nothing_twice(tmp_path: 
         terminal.answer("m-3", "Done again.")
         async with reading_in(tmp_path) as reading:  # no hook tells of it, nor of the end of its turns
             assert await reading.is_like("idle", 2) == id
-            told = await reading.log(id)
-            assert [event.prompt for event in told if isinstance(event, TurnStarted)] == ["do it", "again"]
-            assert [event.text for event in told if isinstance(event, Text)] == ["I will.", "Done.", "Done again."]
-            assert len([event for event in told if isinstance(event, ToolUse)]) == 1
+            events = await reading.log(id)
+            assert [event.prompt for event in events if isinstance(event, TurnStarted)] == ["do it", "again"]
+            assert [event.text for event in events if isinstance(event, Text)] == ["I will.", "Done.", "Done again."]
+            assert len([event for event in events if isinstance(event, ToolUse)]) == 1
         terminal.process.kill()
         await terminal.process.wait()
         async with reading_in(tmp_path) as reading:
@@ -254,9 +254,9 @@ async def test_a_turn_is_not_over_while_a_tool_runs_of_which_no_hub_was_told(
             terminal.answer("m-2", "Done.")
             await terminal.tool()  # after what is written when it is over: nothing is between both, however busy it is
             await reading.is_like("idle", 1)
-            told = await reading.log(id)
-            assert [event.text for event in told if isinstance(event, Text)] == ["I will.", "Done."]
-            assert kinds(told).count(TurnStarted) == kinds(told).count(Done) == 1
+            events = await reading.log(id)
+            assert [event.text for event in events if isinstance(event, Text)] == ["I will.", "Done."]
+            assert kinds(events).count(TurnStarted) == kinds(events).count(Done) == 1
 
 
 async def test_a_prompt_of_the_terminal_is_asked_until_its_call_is_over(tmp_path: Path) -> None:
@@ -289,18 +289,18 @@ async def test_a_prompt_of_the_terminal_is_asked_until_its_call_is_over(tmp_path
         terminal.write({"id": "n-1", "type": "info", "content": "Request cancelled."})
         await reading.is_like("idle", 1)
         await eventually(lambda: not asks.pending(), "it is still asked")
-        told = await reading.log(id)
-        answers = {event.ask: (event.decision, event.by) for event in told if isinstance(event, Answer)}
+        events = await reading.log(id)
+        answers = {event.ask: (event.decision, event.by) for event in events if isinstance(event, Answer)}
         assert {ask.id for ask in (first, second, other)} == answers.keys()
         assert (answers[first.id], answers[second.id]) == (("deny", "terminal"), ("allow", "terminal"))
-        assert [event.tool for event in told if isinstance(event, Ask)] == [first.tool, second.tool, ""]
+        assert [event.tool for event in events if isinstance(event, Ask)] == [first.tool, second.tool, ""]
         order = [
             event.tool if isinstance(event, Answer) else event.id
-            for event in told
+            for event in events
             if isinstance(event, Answer | ToolResult)
         ]
         assert order == [second.tool, second.tool, first.tool, first.tool, ""]
-        assert isinstance(told[-1], Done)
+        assert isinstance(events[-1], Done)
 
 
 @pytest.mark.parametrize("reason", ["nobody agreed", "it began before", "the directory is off", "another's record"])

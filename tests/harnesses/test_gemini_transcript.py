@@ -25,7 +25,7 @@ def user(id: str, *parts: Any, second: float = 1, **more: Any) -> dict[str, Any]
     return {"id": id, "timestamp": at(second), "type": "user", "content": list(parts), **more}
 
 
-def said(id: str, text: str, **more: Any) -> dict[str, Any]:
+def answer(id: str, text: str, **more: Any) -> dict[str, Any]:
     message: dict[str, Any] = {
         "id": id,
         "timestamp": at(2),
@@ -58,7 +58,7 @@ DO_IT = "turn_started do it"
 
 
 def called(status: str, response: Any) -> list[Any]:
-    return [*BEGUN, said("m-1", "", toolCalls=[call(1, status, response)])]
+    return [*BEGUN, answer("m-1", "", toolCalls=[call(1, status, response)])]
 
 
 SHAPES: dict[str, tuple[Sequence[Any], list[str]]] = {
@@ -77,14 +77,14 @@ SHAPES: dict[str, tuple[Sequence[Any], list[str]]] = {
         [*BEGUN, notice("warning", "Agent execution blocked: [MESSAGE] hi"), user("u-2", {"text": "[MESSAGE] hi"})],
         [DO_IT, "done success", "turn_started [MESSAGE] hi"],
     ),
-    "an answer": ([*BEGUN, said("m-1", "Yes.")], [DO_IT, "init", "text Yes."]),
+    "an answer": ([*BEGUN, answer("m-1", "Yes.")], [DO_IT, "init", "text Yes."]),
     "an answer that is written again": (
-        [*BEGUN, said("m-1", "Yes.", tokens=None), said("m-1", "Yes.")],
+        [*BEGUN, answer("m-1", "Yes.", tokens=None), answer("m-1", "Yes.")],
         [DO_IT, "init", "text Yes.", "init"],
     ),
-    "an answer in parts": ([*BEGUN, said("m-1", "", content=[{"text": "Yes."}])], [DO_IT, "init", "text Yes."]),
+    "an answer in parts": ([*BEGUN, answer("m-1", "", content=[{"text": "Yes."}])], [DO_IT, "init", "text Yes."]),
     "a thought": (
-        [*BEGUN, said("m-1", "", thoughts=[{"subject": "Why", "description": "Because."}])],
+        [*BEGUN, answer("m-1", "", thoughts=[{"subject": "Why", "description": "Because."}])],
         [DO_IT, "init", "thinking **Why**\nBecause."],
     ),
     "a call that succeeded": (
@@ -124,7 +124,7 @@ SHAPES: dict[str, tuple[Sequence[Any], list[str]]] = {
     "an empty notice": ([*BEGUN, notice("info", "")], [DO_IT]),
     "a notice between turns": ([notice("info", "Hello.")], []),
     "an error between turns": ([notice("error", "Hello.")], []),
-    "an answer without a prompt": ([said("m-1", "Yes.")], ["turn_started ", "init", "text Yes."]),
+    "an answer without a prompt": ([answer("m-1", "Yes.")], ["turn_started ", "init", "text Yes."]),
     "more of a message whose turn is over": (
         [*BEGUN, notice("info", "Request cancelled."), *called("success", {"output": "x"})[1:]],
         [DO_IT, "done interrupted"],
@@ -133,17 +133,17 @@ SHAPES: dict[str, tuple[Sequence[Any], list[str]]] = {
     "no kind": ([*BEGUN, {"anything": 1}], [DO_IT, "other None"]),
     "no JSON": ([b"{broken", b"[]", b'"text"', b""], []),
     "fields of another type": (
-        [*BEGUN, said("m-1", "", content=7, thoughts="none", toolCalls={"a": 1}, tokens="many")],
+        [*BEGUN, answer("m-1", "", content=7, thoughts="none", toolCalls={"a": 1}, tokens="many")],
         [DO_IT, "init"],
     ),
     "calls of another type": (
-        [*BEGUN, said("m-1", "", toolCalls=[7, {"id": 3, "status": "success", "args": [], "result": "text"}])],
+        [*BEGUN, answer("m-1", "", toolCalls=[7, {"id": 3, "status": "success", "args": [], "result": "text"}])],
         [DO_IT, "init", "tool_use ", "tool_result ok "],
     ),
 }  # fmt: skip
 
 
-def told(event: Event) -> str:
+def shown(event: Event) -> str:
     match event:
         case TurnStarted(prompt=prompt):
             return f"turn_started {prompt}"
@@ -183,7 +183,7 @@ def reader(cursor: str = "", since: float = 0.0) -> GeminiEvents:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_of_a_line(shape: str, tmp_path: Path) -> None:
     records, expected = SHAPES[shape]
-    events = [told(event) for event, _ in read(written(tmp_path / "s.jsonl", *records), reader())]
+    events = [shown(event) for event, _ in read(written(tmp_path / "s.jsonl", *records), reader())]
     assert events == expected
 
 
@@ -201,9 +201,9 @@ def test_a_history_that_is_written_again_is_not_told_again(tmp_path: Path) -> No
         user("x-3", {"text": "and that"}),
         {"$set": {"messages": [], "lastUpdated": at(4)}},
     ]
-    path = written(tmp_path / "s.jsonl", *BEGUN, said("m-1", "Yes."), notice("info", "Request cancelled."), *again)
+    path = written(tmp_path / "s.jsonl", *BEGUN, answer("m-1", "Yes."), notice("info", "Request cancelled."), *again)
     written(path, user("u-3", {"text": "next"}, second=5))
-    events = [told(event) for event, _ in read(path, reader())]
+    events = [shown(event) for event, _ in read(path, reader())]
     assert events == ["turn_started do it", "init", "text Yes.", "done interrupted", "turn_started next"]
 
 
@@ -213,23 +213,23 @@ def test_from_every_cursor_on_all_the_rest_is_told_and_nothing_twice(tmp_path: P
         written(
             path,
             user(f"u-{number}", {"text": f"prompt {number}"}),
-            said(f"m-{number}", "Yes.", toolCalls=[call(1, "success", {"output": "x"})]),
+            answer(f"m-{number}", "Yes.", toolCalls=[call(1, "success", {"output": "x"})]),
             notice("error", f"problem {number}", f"e-{number}"),
         )
     events = read(path, reader())
-    cursors = [(place, cursor) for place, (_, cursor) in enumerate(events) if cursor]
+    cursors = [(index, cursor) for index, (_, cursor) in enumerate(events) if cursor]
     assert len(cursors) == 6
-    for place, cursor in cursors:
-        rest = [told(event) for event, _ in read(path, reader(cursor), cursor)]
-        expected = [told(event) for event, _ in events[place + 1 :]]
-        if isinstance(events[place][0], Error):  # its turn is told from the beginning, but for this one
-            turn = max(n for n, (event, _) in enumerate(events[:place]) if isinstance(event, TurnStarted))
-            expected = [told(event) for event, _ in events[turn:place]] + expected
+    for index, cursor in cursors:
+        rest = [shown(event) for event, _ in read(path, reader(cursor), cursor)]
+        expected = [shown(event) for event, _ in events[index + 1 :]]
+        if isinstance(events[index][0], Error):  # its turn is told from the beginning, but for this one
+            turn = max(n for n, (event, _) in enumerate(events[:index]) if isinstance(event, TurnStarted))
+            expected = [shown(event) for event, _ in events[turn:index]] + expected
         assert rest == expected
 
 
 def test_a_call_that_a_hook_announced_is_told_once_also_by_another_reader(tmp_path: Path) -> None:
-    path = written(tmp_path / "s.jsonl", *BEGUN, said("m-1", "I will."))
+    path = written(tmp_path / "s.jsonl", *BEGUN, answer("m-1", "I will."))
     first, file = reader(), GeminiTranscriptFile(path, TranscriptCursor())
     read(file, first)
     announced = [event for _ in range(2) for event, _ in first.announce("run_shell_command", {"command": "touch 1"})]
@@ -237,7 +237,7 @@ def test_a_call_that_a_hook_announced_is_told_once_also_by_another_reader(tmp_pa
     assert not first.may_be_over
     same = {"command": "touch 1"}
     calls = [call(number, "success", {"output": "x"}, args=same) for number in (1, 2)]
-    written(path, said("m-1", "I will.", toolCalls=calls))
+    written(path, answer("m-1", "I will.", toolCalls=calls))
     results = [event.id for event, _ in read(file, first) if isinstance(event, ToolResult)]
     assert results == [event.id for event in announced if isinstance(event, ToolUse)]
     assert len(set(results)) == 2
@@ -252,9 +252,9 @@ AFTER_AN_ANSWER: dict[str, tuple[Sequence[Any], bool]] = {
     "a notice of something else": ([notice("info", "MCP issues detected. Run /mcp list for status.")], True),
     "a warning": ([notice("warning", "Slow.")], True),
     "an empty notice": ([notice("info", "")], True),
-    "the same message with its tokens": ([said("m-1", "Yes.")], True),
+    "the same message with its tokens": ([answer("m-1", "Yes.")], True),
     "a hook that lets it go on": ([notice("warning", "Agent execution blocked: mail")], False),
-    "a call": ([said("m-1", "Yes.", toolCalls=[call(1, "success", {"output": "x"})])], False),
+    "a call": ([answer("m-1", "Yes.", toolCalls=[call(1, "success", {"output": "x"})])], False),
     "another prompt": ([user("u-3", {"text": "next"}, second=5)], False),
 }
 
@@ -263,12 +263,12 @@ AFTER_AN_ANSWER: dict[str, tuple[Sequence[Any], bool]] = {
 def test_a_turn_may_be_over_when_only_notices_follow_its_answer(name: str, tmp_path: Path) -> None:
     after, over = AFTER_AN_ANSWER[name]
     events = reader()
-    read(written(tmp_path / "s.jsonl", *BEGUN, said("m-1", "Yes."), *after), events)
+    read(written(tmp_path / "s.jsonl", *BEGUN, answer("m-1", "Yes."), *after), events)
     assert events.may_be_over is over
 
 
 def test_a_hook_that_comes_after_the_record_announces_nothing(tmp_path: Path) -> None:
-    path = written(tmp_path / "s.jsonl", *BEGUN, said("m-1", "", toolCalls=[call(1, "success", {"output": "x"})]))
+    path = written(tmp_path / "s.jsonl", *BEGUN, answer("m-1", "", toolCalls=[call(1, "success", {"output": "x"})]))
     events = reader()
     read(path, events)
     assert events.announce("run_shell_command", {"command": "touch 1"}) == []
@@ -277,8 +277,10 @@ def test_a_hook_that_comes_after_the_record_announces_nothing(tmp_path: Path) ->
 
 def test_an_edit_shows_what_it_changed_and_tokens_are_summed(tmp_path: Path) -> None:
     edit = call(1, "success", {"output": "done"}, "write_file", args={"file_path": "a.txt"}, resultDisplay=EDITED)
-    path = written(tmp_path / "s.jsonl", *BEGUN, said("m-1", "", toolCalls=[edit]), said("m-1", "", toolCalls=[edit]))
-    written(path, said("m-2", "Yes."))
+    path = written(
+        tmp_path / "s.jsonl", *BEGUN, answer("m-1", "", toolCalls=[edit]), answer("m-1", "", toolCalls=[edit])
+    )
+    written(path, answer("m-2", "Yes."))
     events = reader()
     made = [event for event, _ in read(path, events)]
     (diff,) = [event for event in made if isinstance(event, Diff)]
@@ -293,8 +295,8 @@ def test_an_edit_shows_what_it_changed_and_tokens_are_summed(tmp_path: Path) -> 
 
 
 def test_turns_of_a_time_that_may_not_be_read_are_left_out(tmp_path: Path) -> None:
-    path = written(tmp_path / "s.jsonl", *BEGUN, said("m-1", "Private."), user("u-2", {"text": "public"}, second=30))
-    written(path, {**said("m-2", "Yes."), "timestamp": at(31)})
+    path = written(tmp_path / "s.jsonl", *BEGUN, answer("m-1", "Private."), user("u-2", {"text": "public"}, second=30))
+    written(path, {**answer("m-2", "Yes."), "timestamp": at(31)})
     since = 1_763_424_070.0 + 365 * 86400  # between them
     events = [event for event, _ in read(path, reader(since=since))]
     assert [event.prompt for event in events if isinstance(event, TurnStarted)] == ["public"]

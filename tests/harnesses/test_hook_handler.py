@@ -107,7 +107,7 @@ async def test_the_folder_of_a_session_elsewhere_is_not_looked_up(tmp_path: Path
 
 
 async def test_codex_is_told_by_its_hooks_what_claude_code_is(tmp_path: Path) -> None:
-    said: list[list[str]] = []
+    all_replies: list[list[str]] = []
     for harness in ("claude-code", "codex"):
         async with rig(tmp_path / harness) as hooks:
             replies = [await hooks.fire("SessionStart", harness=harness, source="startup")]
@@ -117,8 +117,8 @@ async def test_codex_is_told_by_its_hooks_what_claude_code_is(tmp_path: Path) ->
                     await hooks.mesh.send_message(OWNER, member.id, f"before {event}")
                 hooks.now += DOUBLE_S
                 replies.append(await hooks.fire(event, harness=harness, stop_hook_active=len(replies) == 4))
-            said.append([re.sub(r"You are \S+|[0-9a-f]{6,}", "", reply) for reply in replies])
-    claude, codex = said
+            all_replies.append([re.sub(r"You are \S+|[0-9a-f]{6,}", "", reply) for reply in replies])
+    claude, codex = all_replies
     assert claude == codex
     assert "Talk." in codex[0] and "before PostToolUse" in codex[2]
     assert '"decision": "block"' in codex[3] and codex[4] == ""

@@ -39,7 +39,7 @@ async def run(home: Path, input: bytes, event: str = "") -> Ended:
     return Ended(process.returncode, stdout.decode(), stderr.decode())
 
 
-def told(event: str, **more: Any) -> bytes:
+def hook_input(event: str, **more: Any) -> bytes:
     return json.dumps({"hook_event_name": event, "session_id": "g-1", "cwd": "/", **more}).encode()
 
 
@@ -66,18 +66,18 @@ async def listener(home: Path, reply: bytes | None) -> AsyncGenerator[None]:
 async def test_it_prints_what_the_hub_says_and_confirms_it(tmp_path: Path) -> None:
     async with mesh_hub(tmp_path) as mesh:
         home = Path(mesh.serving.socket).parents[1]
-        started = await run(home, told("SessionStart", source="startup"))
+        started = await run(home, hook_input("SessionStart", source="startup"))
         assert "in the Tieline mesh" in json.loads(started.stdout)["hookSpecificOutput"]["additionalContext"]
         assert (started.status, started.stderr) == (0, "")
         member = mesh.mesh.directory.by_session(mesh.mesh.machine, "gemini", "g-1")
         assert member is not None
         sent = await mesh.mesh.send_message(OWNER, member.id, "ünïcode " * 20_000)
-        reply = json.loads((await run(home, told("AfterAgent"))).stdout)
+        reply = json.loads((await run(home, hook_input("AfterAgent"))).stdout)
         assert reply["decision"] == "deny" and "ünïcode " * 20_000 in reply["reason"]
         await eventually(lambda: mesh.mesh.mailbox.unread(member.address) == 0, "it was not confirmed")
         assert (await _status(mesh, sent.id)) == "injected"
-        assert await run(home, told("AfterAgent", stop_hook_active=True)) == Ended(0, "", "")
-        large = await run(home, told("AfterTool", tool_response="x" * 3_000_000))
+        assert await run(home, hook_input("AfterAgent", stop_hook_active=True)) == Ended(0, "", "")
+        large = await run(home, hook_input("AfterTool", tool_response="x" * 3_000_000))
         assert large == Ended(0, "", "")
         nameless = await run(home, json.dumps({"sessionId": "c-1", "cwd": "/"}).encode(), event="agentStop")
         assert nameless == Ended(0, "", "")
@@ -94,7 +94,7 @@ async def _status(mesh: MeshHub, id: str) -> str:
 
 
 async def test_without_a_hub_it_says_nothing(tmp_path: Path) -> None:
-    assert await run(tmp_path, told("AfterTool")) == Ended(0, "", "")
+    assert await run(tmp_path, hook_input("AfterTool")) == Ended(0, "", "")
     too_much = await run(tmp_path, b"x" * (hook.MAX_INPUT + 1))
     assert (too_much.status, too_much.stdout) == (0, "") and "8 MiB" in too_much.stderr
 
@@ -105,6 +105,6 @@ async def test_without_a_hub_it_says_nothing(tmp_path: Path) -> None:
 )
 async def test_a_hub_that_fails_holds_nobody_up(tmp_path: Path, reply: bytes | None) -> None:
     async with listener(tmp_path, reply):
-        ended = await run(tmp_path, told("AfterTool"))
+        ended = await run(tmp_path, hook_input("AfterTool"))
     assert (ended.status, ended.stdout) == (0, "")
     assert ended.stderr.startswith("tieline hook: ") and ended.stderr.count("\n") == 1

@@ -67,8 +67,8 @@ async def test_any_other_harness_is_told_on_the_desktop_and_fetches(tmp_path: Pa
             assert member["harness"] == "generic"
             await hub.mesh.send_message(OWNER, "@reviewer", "are you there?")
             calls = tmp_path / "calls"
-            told = "A message waits for reviewer"
-            await eventually(lambda: calls.exists() and told in calls.read_text(), "nobody was told", timeout=60)
+            notice = "A message waits for reviewer"
+            await eventually(lambda: calls.exists() and notice in calls.read_text(), "nobody was told", timeout=60)
             (message,) = (await call(windsurf, "fetch_messages"))["messages"]
             assert "are you there?" in message["text"]
 
@@ -80,12 +80,12 @@ async def test_the_hook_before_an_mcp_call_says_which_conversation_of_cursor_cal
         async with started(read(hub, ".cursor/mcp.json")["mcpServers"]["tieline"]) as cursor:
             for conversation in ("c-1", "c-2", "c-1"):
                 roots = [hub.env["HOME"]]
-                said = await hook(
+                output = await hook(
                     hooks["beforeMCPExecution"][0]["command"],
                     hook_event_name="beforeMCPExecution", conversation_id=conversation, workspace_roots=roots,
                     tool_name="get_session_binding", tool_input={},
                 )  # fmt: skip
-                assert said == "", "it neither allows nor forbids the call"
+                assert output == "", "it neither allows nor forbids the call"
                 bound = await call(cursor, "get_session_binding")
                 assert (bound["harness"], bound["session_id"]) == ("cursor", conversation)
 
@@ -93,19 +93,19 @@ async def test_the_hook_before_an_mcp_call_says_which_conversation_of_cursor_cal
 async def test_the_hooks_of_kiro_register_its_agent_and_bring_messages_with_a_prompt(tmp_path: Path) -> None:
     async with mesh_hub(tmp_path) as hub:
         install("kiro", hub)
-        hooks = {one["trigger"]: one["action"] for one in read(hub, ".kiro/hooks/tieline.json")["hooks"]}
+        hooks = {handler["trigger"]: handler["action"] for handler in read(hub, ".kiro/hooks/tieline.json")["hooks"]}
         session = {"session_id": "k-1", "cwd": hub.env["HOME"]}
         assert {action["type"] for action in hooks.values()} == {"command"}
-        said = await hook(hooks["SessionStart"]["command"], hook_event_name="SessionStart", **session)
-        assert PROTOCOL in said
+        output = await hook(hooks["SessionStart"]["command"], hook_event_name="SessionStart", **session)
+        assert PROTOCOL in output
         async with started(read(hub, ".kiro/settings/mcp.json")["mcpServers"]["tieline"]) as kiro:
             bound = await call(kiro, "get_session_binding")
             assert (bound["harness"], bound["session_id"]) == ("kiro", "k-1")
             await hub.mesh.send_message(OWNER, bound["agent_id"], "the build is red")
-            said = await hook(
+            output = await hook(
                 hooks["UserPromptSubmit"]["command"], hook_event_name="UserPromptSubmit", prompt="x", **session
             )
-            assert "the build is red" in said
+            assert "the build is red" in output
 
 
 QCHAT = """#!/bin/sh
@@ -127,7 +127,7 @@ async def test_the_hooks_of_amazon_q_name_no_session_but_are_below_its_process(t
     async with mesh_hub(tmp_path) as hub:
         install("amazon-q", hub)
         hooks = read(hub, ".aws/amazonq/cli-agents/tieline.json")["hooks"]
-        ((command,),) = {tuple(one["command"] for one in group) for group in hooks.values()}
+        ((command,),) = {tuple(handler["command"] for handler in group) for group in hooks.values()}
         entry = read(hub, ".aws/amazonq/mcp.json")["mcpServers"]["tieline"]
         process = await asyncio.create_subprocess_exec(
             str(qchat), *events, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 20,
@@ -136,8 +136,8 @@ async def test_the_hooks_of_amazon_q_name_no_session_but_are_below_its_process(t
         assert process.stdin is not None and process.stdout is not None
         try:
             async with asyncio.timeout(60):
-                said = await process.stdout.readuntil(PROTOCOL.splitlines()[-1].encode())
-                assert PROTOCOL.splitlines()[0] in said.decode()
+                output = await process.stdout.readuntil(PROTOCOL.splitlines()[-1].encode())
+                assert PROTOCOL.splitlines()[0] in output.decode()
                 (member,) = [each for each in hub.mesh.directory.members() if each.harness == "amazon-q"]
                 assert member.session.startswith(f"qchat-{process.pid}-")
                 await hub.mesh.send_message(OWNER, member.id, "the build is red")
@@ -168,10 +168,10 @@ async def test_the_hooks_of_claude_code_tell_its_agent_what_its_instructions_say
     async with mesh_hub(tmp_path) as hub:
         install("claude-code", hub)
         ((handler,),) = (group["hooks"] for group in read(hub, ".claude/settings.json")["hooks"]["SessionStart"])
-        said = await hook(
+        output = await hook(
             handler["command"],
             hook_event_name="SessionStart", session_id="s-1", cwd=hub.env["HOME"], source="startup",
         )  # fmt: skip
-        context = json.loads(said)["hookSpecificOutput"]["additionalContext"]
+        context = json.loads(output)["hookSpecificOutput"]["additionalContext"]
         assert PROTOCOL in context
         assert PROTOCOL in (Path(hub.env["HOME"]) / ".claude/CLAUDE.md").read_text()

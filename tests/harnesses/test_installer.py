@@ -238,7 +238,7 @@ def test_a_loop_of_links_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "text", "told"),
+    ("name", "path", "text", "problem"),
     [
         ("claude-code", ".claude.json", b'{"a": 1,\n  oops}', "line 2, column 3"),
         ("codex", ".codex/config.toml", b"a = 1\nb = = 2\n", "line 2, column 5"),
@@ -249,7 +249,7 @@ def test_a_loop_of_links_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_changed_is_left_alone(
-    name: str, path: str, text: bytes, told: str, tmp_path: Path
+    name: str, path: str, text: bytes, problem: str, tmp_path: Path
 ) -> None:
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_bytes(text)
@@ -257,11 +257,11 @@ def test_a_file_that_cannot_be_changed_is_left_alone(
     given = options(tmp_path)
     with pytest.raises(CannotInstall) as caught:
         installer.plan_install(registry.create(name), given)
-    assert told in caught.value.message and str(tmp_path / path) in caught.value.message
+    assert problem in caught.value.message and str(tmp_path / path) in caught.value.message
     assert content(tmp_path) == before
     states = {each.path: each for each in installer.look(registry.create(name), given)}
-    if "line " in told:  # not readable at all: `tieline status` says so too
-        assert told in states[str(tmp_path / path)].problem
+    if "line " in problem:  # not readable at all: `tieline status` says so too
+        assert problem in states[str(tmp_path / path)].problem
 
 
 def test_all_files_or_none(tmp_path: Path) -> None:
@@ -347,8 +347,8 @@ def test_detection_reads_path_folder_and_version(tmp_path: Path) -> None:
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho codex-cli 1.2.3.\n")
     program.chmod(0o755)
-    found = harness.detect(env)
-    assert (found.program, found.version) == (str(program), "1.2.3")
+    detection = harness.detect(env)
+    assert (detection.program, detection.version) == (str(program), "1.2.3")
     program.rename(tmp_path / "bin/real")
     package = tmp_path / "package.json"
     package.write_text('{"name": "@openai/codex", "version": "4.5.6"}')
@@ -419,13 +419,13 @@ def test_every_harness_says_what_it_is(name: str) -> None:
 )
 def test_what_a_person_types_shows_members_and_messages_in_one_step(name: str, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
-    found = 0
+    count = 0
     for given in (options(tmp_path), options(tmp_path, project=str(tmp_path / "project"))):
         install(name, given)
         for path in tmp_path.rglob("*"):
             words = path.read_text() if path.is_file() else ""
-            found += path.suffix in (".md", ".toml") and "`list_agents`" in words and "`fetch_messages`:" in words
-    assert found, "nothing to type"
+            count += path.suffix in (".md", ".toml") and "`list_agents`" in words and "`fetch_messages`:" in words
+    assert count, "nothing to type"
 
 
 @pytest.mark.parametrize("scope", SCOPES)

@@ -94,12 +94,12 @@ def kimi_in(home: Path) -> AbstractAsyncContextManager[Reading]:
     return reading_in(home, KimiConnector)
 
 
-def kinds(told: list[Event]) -> list[str]:
-    return [type(event).__name__ for event in told]
+def kinds(events: list[Event]) -> list[str]:
+    return [type(event).__name__ for event in events]
 
 
-def answers(told: list[Event]) -> list[tuple[str, str]]:
-    return [(event.by, event.decision) for event in told if isinstance(event, Answer)]
+def answers(events: list[Event]) -> list[tuple[str, str]]:
+    return [(event.by, event.decision) for event in events if isinstance(event, Answer)]
 
 
 @pytest.mark.slow
@@ -141,10 +141,10 @@ async def test_what_it_asks_is_shown_until_it_is_decided_there(tmp_path: Path) -
         )
         await reading.is_like("idle", 1)
         assert not pending()
-        told = await reading.log(id)
-        assert answers(told)[:3] == [("terminal", "allow"), ("terminal", "deny"), ("terminal", "allow")]
-        assert [event.reason for event in told if isinstance(event, Answer)] == ["", "", "", "the ask was withdrawn"]
-        assert [event.status for event in told if isinstance(event, ToolResult)][:3] == ["ok", "denied", "ok"]
+        events = await reading.log(id)
+        assert answers(events)[:3] == [("terminal", "allow"), ("terminal", "deny"), ("terminal", "allow")]
+        assert [event.reason for event in events if isinstance(event, Answer)] == ["", "", "", "the ask was withdrawn"]
+        assert [event.status for event in events if isinstance(event, ToolResult)][:3] == ["ok", "denied", "ok"]
 
 
 @pytest.mark.slow
@@ -173,12 +173,12 @@ async def test_what_a_subagent_asks_is_told_by_hooks_in_whatever_order_they_come
         terminal.write(returns("a"), says("Done."), ends())  # the hook of its decision found no hub
         await reading.is_like("idle", 1)
         assert not pending()
-        told = await reading.log(id)
-        assert [event.action for event in told if isinstance(event, Ask)] == [
+        events = await reading.log(id)
+        assert [event.action for event in events if isinstance(event, Ask)] == [
             Command("touch below"),
             Command("touch two"),
         ]
-        assert answers(told)[0] == ("terminal", "deny")
+        assert answers(events)[0] == ("terminal", "deny")
 
 
 @pytest.mark.slow
@@ -198,11 +198,11 @@ async def test_a_hub_that_comes_back_reads_on_and_asks_what_is_still_open(tmp_pa
             assert await reading.is_like("waiting", 1) == id
             terminal.write(decides("b", decision="rejected"), returns("b", isError=True), says("No."), ends())
             await reading.is_like("idle", 2)
-            told = await reading.log(id)
-            assert prompts(told) == ["one", "two"]
-            assert [event.text for event in told if isinstance(event, Done)] == ["Done.", "No."]
-            assert kinds(told).count("Ask") == 2
-            assert kinds(told).count("ToolUse") == kinds(told).count("ToolResult") == 2
+            events = await reading.log(id)
+            assert prompts(events) == ["one", "two"]
+            assert [event.text for event in events if isinstance(event, Done)] == ["Done.", "No."]
+            assert kinds(events).count("Ask") == 2
+            assert kinds(events).count("ToolUse") == kinds(events).count("ToolResult") == 2
         terminal.process.kill()
         await terminal.process.wait()
         async with kimi_in(tmp_path) as reading:
@@ -224,10 +224,10 @@ async def test_a_turn_that_begins_by_itself_is_told_and_a_killed_terminal_is_clo
         await eventually(lambda: "other" in reading.manager.get(id).last_line, "its last words are not told")
         terminal.process.kill()
         assert await reading.is_like("closed", 2) == id
-        told = await reading.log(id)
-        assert [event.status for event in told if isinstance(event, Done)] == ["success", "interrupted"]
-        assert kinds(told)[-2:] == ["Error", "Done"], "it is said that the terminal was closed"
-        assert kinds(told).count("ToolUse") == kinds(told).count("ToolResult") == 1
+        events = await reading.log(id)
+        assert [event.status for event in events if isinstance(event, Done)] == ["success", "interrupted"]
+        assert kinds(events)[-2:] == ["Error", "Done"], "it is said that the terminal was closed"
+        assert kinds(events).count("ToolUse") == kinds(events).count("ToolResult") == 1
         await eventually(lambda: reading.observer.ended_sessions == [SESSION], "the mesh was not told")
 
 
@@ -283,8 +283,8 @@ async def test_after_attach_off_nothing_is_read_and_what_is_asked_is_withdrawn(t
         await eventually(lambda: reading.manager.get(id).status == "idle", "it is not read again")
         terminal.write({**prompt("two"), "time": now_ms() + 1000}, {**ends(), "time": now_ms() + 1001})
         await eventually(lambda: reading.manager.get(id).turns == 2, "it is not read on")
-        told = await reading.log(id)
-        assert prompts(told) == ["one", "two"] and "Text" not in kinds(told)
+        events = await reading.log(id)
+        assert prompts(events) == ["one", "two"] and "Text" not in kinds(events)
 
 
 async def test_who_has_no_terminal_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

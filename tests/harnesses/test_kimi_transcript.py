@@ -61,15 +61,15 @@ class Reader:
         self.cursor = cursor
 
     def read(self) -> list[Event]:
-        told: list[Event] = []
+        events: list[Event] = []
         more = True
         while more:
             lines, more = self.file.read()
             for line in lines:
                 for event, cursor in self.events.feed(line):
-                    told.append(event)
+                    events.append(event)
                     self.cursor = cursor or self.cursor
-        return told
+        return events
 
 
 @pytest.fixture
@@ -121,37 +121,37 @@ def ends(reason: str = "completed", **more: Any) -> Fields:
     return line("turn.ended", turnId=1, reason=reason, **more)
 
 
-def kinds(told: list[Event]) -> list[str]:
-    return [type(event).__name__ for event in told]
+def kinds(events: list[Event]) -> list[str]:
+    return [type(event).__name__ for event in events]
 
 
-def prompts(told: list[Event]) -> list[str]:
-    return [event.prompt for event in told if isinstance(event, TurnStarted)]
+def prompts(events: list[Event]) -> list[str]:
+    return [event.prompt for event in events if isinstance(event, TurnStarted)]
 
 
-def done(told: list[Event]) -> list[Done]:
-    return [event for event in told if isinstance(event, Done)]
+def done(events: list[Event]) -> list[Done]:
+    return [event for event in events if isinstance(event, Done)]
 
 
 # --- a whole session -----------------------------------------------------------------------------------------------
 
 
-def turns_of(told: list[Event]) -> dict[str, list[Event]]:
+def turns_of(events: list[Event]) -> dict[str, list[Event]]:
     """By the prompt."""
-    found: dict[str, list[Event]] = {}
-    for event in told:
+    turns: dict[str, list[Event]] = {}
+    for event in events:
         if isinstance(event, TurnStarted):
-            found[event.prompt] = []
+            turns[event.prompt] = []
         if not isinstance(event, Init | TurnStarted):
-            found[list(found)[-1]].append(event)
-    return found
+            turns[list(turns)[-1]].append(event)
+    return turns
 
 
 def test_a_session_as_kimi_has_written_it_down(record: Record) -> None:
     record.path.write_bytes(SEEN.read_bytes())
-    told = Reader(record).read()
-    turns = turns_of(told)
-    assert {words: kinds(events) for words, events in turns.items()} == {
+    events = Reader(record).read()
+    turns = turns_of(events)
+    assert {words: kinds(turn) for words, turn in turns.items()} == {
         "say hello": ["Status", "Thinking", "Text", "Done"],
         "run it": ["Text", "ToolUse", "ToolResult", "Text", "Done"],
         "write it": ["ToolUse", "ToolResult", "Text", "Done"],
@@ -164,30 +164,30 @@ def test_a_session_as_kimi_has_written_it_down(record: Record) -> None:
         "make it": ["ToolUse", "ToolResult", "Diff", "ToolUse", "Status", "ToolResult", "Text", "Done"],
         "delegate": ["ToolUse", "ToolResult", "Text", "Done"],
     }
-    assert [(each.status, each.usage) for each in done(told)] == [
+    assert [(each.status, each.usage) for each in done(events)] == [
         *[("success", "complete")] * 6,
         ("interrupted", "unknown"),
         ("error", "unknown"),
         *[("success", "complete")] * 2,
         ("success", "partial"),  # a subagent's tokens are in its own record
     ]
-    assert all(event.id.startswith("msg_") for event in told if isinstance(event, TurnStarted))
-    assert {event.model for event in told if isinstance(event, Init)} == {"scripted"}
-    first = done(told)[0]
+    assert all(event.id.startswith("msg_") for event in events if isinstance(event, TurnStarted))
+    assert {event.model for event in events if isinstance(event, Init)} == {"scripted"}
+    first = done(events)[0]
     assert first.text == "Hello." and first.tokens is not None
     assert (first.tokens.input, first.tokens.output, first.turns) == (21863, 6, 1)
     assert isinstance(thought := turns["say hello"][1], Thinking) and thought.text == "A greeting."
-    results = [(event.id, event.status) for event in told if isinstance(event, ToolResult)]
+    results = [(event.id, event.status) for event in events if isinstance(event, ToolResult)]
     assert results == [
         ("call_1", "error"), ("call_2", "denied"), ("call_3", "ok"), ("call_4", "ok"), ("call_5", "ok"),
         ("call_6", "error"), ("call_7", "ok"), ("call_8", "ok"), ("call_9", "ok"),
     ]  # fmt: skip
-    uses = {event.id: event.action for event in told if isinstance(event, ToolUse)}
+    uses = {event.id: event.action for event in events if isinstance(event, ToolUse)}
     assert uses["call_1"] == Command("echo out; exit 3")
     assert isinstance(written := uses["call_2"], Edit) and "+hello" in written.diff
     assert isinstance(edited := uses["call_3"], Edit) and "-x" in edited.diff and "+y" in edited.diff
     assert uses["call_9"] == Task("look")
-    states = [(event.state, event.detail) for event in told if isinstance(event, Status)]
+    states = [(event.state, event.detail) for event in events if isinstance(event, Status)]
     assert states == [
         (MODE, "manual"), (SAID, "words steered"), ("compacted", ""), (MODE, "plan"), (MODE, "manual"),
     ]  # fmt: skip
@@ -197,11 +197,11 @@ def test_a_session_as_kimi_has_written_it_down(record: Record) -> None:
 def test_it_is_told_once_wherever_a_reader_left_off(record: Record) -> None:
     whole = SEEN.read_bytes()
     reader = Reader(record)
-    told: list[Event] = []
+    events: list[Event] = []
     for size in range(0, len(whole) + 997, 997):  # cut off in the midst of lines
         record.path.write_bytes(whole[:size])
-        told += reader.read()
-    assert len(prompts(told)) == len(set(prompts(told))) == len(done(told)) == 11
+        events += reader.read()
+    assert len(prompts(events)) == len(set(prompts(events))) == len(done(events)) == 11
     record.path.write_bytes(whole)
     ended = Reader(record)
     cursors: list[str] = []
@@ -231,8 +231,8 @@ def test_what_is_not_known_is_left_out(record: Record) -> None:
     with record.path.open("ab") as file:
         file.write(b'not json\n[1]\n\xff\n{"type":"turn.prompt","input":' + b"[" * 100_000 + b"\n")
     record.write(prompt("again"), line("turn.ended", reason="new"))
-    told = Reader(record).read()
-    assert kinds(told) == ["TurnStarted", "Text", "Done", "TurnStarted", "Error", "Done"]
+    events = Reader(record).read()
+    assert kinds(events) == ["TurnStarted", "Text", "Done", "TurnStarted", "Error", "Done"]
 
 
 @pytest.mark.parametrize(
@@ -246,10 +246,10 @@ def test_what_is_not_known_is_left_out(record: Record) -> None:
 )
 def test_how_a_turn_ends(end: Fields, status: str, error: str, record: Record) -> None:
     record.write(prompt("go"), calls("a", command="ls"), end)
-    told = Reader(record).read()
-    (unfinished,) = [event for event in told if isinstance(event, ToolResult)]
+    events = Reader(record).read()
+    (unfinished,) = [event for event in events if isinstance(event, ToolResult)]
     assert unfinished.output == UNFINISHED
-    (ended,) = done(told)
+    (ended,) = done(events)
     assert (ended.status, ended.error) == (status, error)
 
 
@@ -275,10 +275,10 @@ def test_a_turn_whose_end_was_not_written_down_was_interrupted(record: Record) -
 def test_what_was_asked_and_not_allowed_was_denied(response: Fields, status: str, record: Record) -> None:
     result = returns("a") if status == "ok" else returns("a", isError=True)
     record.write(prompt("go"), asks("a"), decides("a", **response), calls("a", command="ls"), result, ends())
-    told = Reader(record).read()
-    assert kinds(told) == ["TurnStarted", "ToolUse", "ToolResult", "Done"]
-    assert isinstance(use := told[1], ToolUse) and use.action == Command("ls")
-    assert isinstance(ended := told[2], ToolResult) and ended.status == status
+    events = Reader(record).read()
+    assert kinds(events) == ["TurnStarted", "ToolUse", "ToolResult", "Done"]
+    assert isinstance(use := events[1], ToolUse) and use.action == Command("ls")
+    assert isinstance(ended := events[2], ToolResult) and ended.status == status
 
 
 @pytest.mark.parametrize(
@@ -308,9 +308,9 @@ def test_what_is_shown_of_a_call_that_has_not_begun(display: Fields, given: Fiel
 def test_tools_of_servers_and_results_of_several_parts(record: Record) -> None:
     parts = [{"type": "text", "text": "one"}, {"type": "image_url"}, {"type": "text", "text": "two"}]
     record.write(prompt("go"), calls("a", "mcp__files__list", path="/"), returns("a", parts), ends())
-    told = Reader(record).read()
-    assert isinstance(use := told[1], ToolUse) and isinstance(use.action, Mcp)
-    assert isinstance(ended := told[2], ToolResult) and ended.output.split() == ["one", "two"]
+    events = Reader(record).read()
+    assert isinstance(use := events[1], ToolUse) and isinstance(use.action, Mcp)
+    assert isinstance(ended := events[2], ToolResult) and ended.output.split() == ["one", "two"]
 
 
 def test_tokens_add_up_and_an_answer_that_was_cut_off_makes_them_a_part(record: Record) -> None:
@@ -333,9 +333,9 @@ def test_whose_words_a_prompt_has(record: Record) -> None:
         line("turn.steer", input=[{"type": "text", "text": "and another"}], origin={"kind": "task"}),
         ends(),
     )
-    told = Reader(record).read()
-    assert prompts(told) == ["mine", "/own", ""]
-    assert not [event for event in told if isinstance(event, Status)]
+    events = Reader(record).read()
+    assert prompts(events) == ["mine", "/own", ""]
+    assert not [event for event in events if isinstance(event, Status)]
 
 
 def test_other_agents_lines_and_requests_for_other_ends_are_left_out(record: Record) -> None:
@@ -348,9 +348,9 @@ def test_other_agents_lines_and_requests_for_other_ends_are_left_out(record: Rec
         says("Done."),
         ends(),
     )
-    told = Reader(record).read()
-    assert kinds(told) == ["TurnStarted", "Init", "Text", "Done"]
-    assert isinstance(init := told[1], Init) and init.model == "large"
+    events = Reader(record).read()
+    assert kinds(events) == ["TurnStarted", "Init", "Text", "Done"]
+    assert isinstance(init := events[1], Init) and init.model == "large"
 
 
 # --- modes ---------------------------------------------------------------------------------------------------------
@@ -360,8 +360,8 @@ def mode(name: str) -> Fields:
     return line("permission.set_mode", mode=name)
 
 
-def modes(told: list[Event]) -> list[str]:
-    return [event.detail for event in told if isinstance(event, Status) and event.state == MODE]
+def modes(events: list[Event]) -> list[str]:
+    return [event.detail for event in events if isinstance(event, Status) and event.state == MODE]
 
 
 @pytest.mark.parametrize("leaves", ["plan_mode.exit", "plan_mode.cancel"])
@@ -406,8 +406,8 @@ def test_an_error_is_told_once(record: Record) -> None:
     reader = Reader(record)
     record.write(prompt("one"), ends("failed", error={"message": "400"}))
     lines, _ = reader.file.read()
-    told = [each for one in lines for each in reader.events.feed(one)]
-    (cursor,) = [cursor for event, cursor in told if isinstance(event, Error)]
+    pairs = [each for line in lines for each in reader.events.feed(line)]
+    (cursor,) = [cursor for event, cursor in pairs if isinstance(event, Error)]
     assert kinds(Reader(record, cursor).read()) == ["TurnStarted", "Done"]
 
 
@@ -416,9 +416,9 @@ def test_turns_that_began_before_are_left_out(record: Record) -> None:
     since = (AT + record.count) / 1000 + 0.0005
     compacted = line("context.apply_compaction", summary="private")
     record.write({**compacted, "time": AT}, says("of it"), prompt("go"), ends())
-    told = Reader(record, since=since).read()
-    assert prompts(told) == ["go"] and kinds(told) == ["TurnStarted", "Status", "Done"]
-    assert modes(told) == ["auto"]
+    events = Reader(record, since=since).read()
+    assert prompts(events) == ["go"] and kinds(events) == ["TurnStarted", "Status", "Done"]
+    assert modes(events) == ["auto"]
 
 
 def test_a_line_that_is_too_long_is_left_out(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,7 +469,7 @@ def test_no_other_file_is_one(record: Record, tmp_path: Path) -> None:
     linked = SESSION.replace("0", "2")
     (tmp_path / "elsewhere/agents/main").mkdir(parents=True)
     (record.path.parents[3] / linked).symlink_to(tmp_path / "elsewhere")
-    assert (found := find(linked, {})) is not None and not is_record(str(found))
+    assert (linked_path := find(linked, {})) is not None and not is_record(str(linked_path))
     for path in (
         record.path.with_name("other.jsonl"),
         record.path.parents[1] / "agent-0/wire.jsonl",

@@ -44,7 +44,7 @@ class Daemon:
     def __init__(self, turns: int) -> None:
         self.turns = turns
         self.pages = 0
-        self.told = 0  # turns, with what happened in them
+        self.whole_turns = 0  # turns, with what happened in them
         self.most = 0
         self._now = 0
 
@@ -62,7 +62,7 @@ class Daemon:
         at = int(params.get("cursor") or 0)
         end = min(at + params["limit"], self.turns)
         whole = params["itemsView"] == "full"
-        self.told += (end - at) * whole
+        self.whole_turns += (end - at) * whole
         return {
             "data": [codex_turn(number, whole=whole) for number in numbers[at:end]],
             "nextCursor": str(end) if end < self.turns else None,
@@ -71,9 +71,9 @@ class Daemon:
 
 
 def codex_turn(number: int, *, whole: bool) -> dict[str, Any]:
-    said = {"type": "userMessage", "id": f"u-{number}", "content": [{"type": "text", "text": f"prompt {number}"}]}
+    prompt = {"type": "userMessage", "id": f"u-{number}", "content": [{"type": "text", "text": f"prompt {number}"}]}
     answer = {"type": "agentMessage", "id": f"a-{number}", "text": f"{number} " + "word " * 200}
-    return {"id": f"turn-{number}", "status": "completed", "items": [said, answer] * whole}
+    return {"id": f"turn-{number}", "status": "completed", "items": [prompt, answer] * whole}
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ async def test_threads_of_codex_are_read_a_page_at_a_time_and_each_page_once(tmp
 
         async def follow_all(turns: int) -> list[asyncio.Task[None]]:
             terminals = [CodexTerminal(attacher, Thread(f"t-{each}", "/p"), reading) for each in range(SESSIONS)]
-            following = [asyncio.create_task(one.follow(cast("Peer", daemon), 0)) for one in terminals]
+            following = [asyncio.create_task(terminal.follow(cast("Peer", daemon), 0)) for terminal in terminals]
             await eventually(
                 lambda: [each.turns for each in manager.sessions()] == [turns] * SESSIONS, "not read", timeout=BOUND
             )
@@ -97,8 +97,8 @@ async def test_threads_of_codex_are_read_a_page_at_a_time_and_each_page_once(tmp
 
         async def all_told(turns: int) -> None:
             for session in manager.sessions():
-                told = [entry.event async for entry in manager.events(session.id, follow=False)]
-                begun = [event.prompt for event in told if isinstance(event, TurnStarted)]
+                events = [entry.event async for entry in manager.events(session.id, follow=False)]
+                begun = [event.prompt for event in events if isinstance(event, TurnStarted)]
                 assert begun == [f"prompt {number}" for number in range(turns)]
 
         first = await follow_all(turns)
@@ -106,16 +106,16 @@ async def test_threads_of_codex_are_read_a_page_at_a_time_and_each_page_once(tmp
         assert daemon.pages == SESSIONS * turns // PAGE
         assert daemon.most <= 2
         await all_told(turns)
-        daemon.pages = daemon.told = 0
+        daemon.pages = daemon.whole_turns = 0
         again = await follow_all(turns)
         await eventually(lambda: daemon.pages == SESSIONS, "they are not looked at again", timeout=BOUND)
         await cancel_and_wait(*again)
-        assert daemon.told == 0, "nothing is missing"
+        assert daemon.whole_turns == 0, "nothing is missing"
         daemon.turns += more
         late = await follow_all(turns + more)
         await cancel_and_wait(*late)
         await all_told(turns + more)
-        assert daemon.told <= SESSIONS * (more + PAGE), "what was told before is not read again"
+        assert daemon.whole_turns <= SESSIONS * (more + PAGE), "what was told before is not read again"
 
 
 class Part(list[TranscriptLine]):
@@ -205,8 +205,8 @@ async def test_threads_that_a_real_daemon_of_codex_has_are_read_whole_and_the_re
 
                 await eventually(lambda: attached() == [threads.turns] * SESSIONS, "not read", timeout=BOUND)
                 for session in manager.sessions():
-                    told = [entry.event async for entry in manager.events(session.id, follow=False)]
-                    begun = [event.prompt for event in told if isinstance(event, TurnStarted)]
+                    events = [entry.event async for entry in manager.events(session.id, follow=False)]
+                    begun = [event.prompt for event in events if isinstance(event, TurnStarted)]
                     assert begun == ["please look at number 0"] + ["please look at number 1"] * (threads.turns - 1)
 
 
@@ -218,13 +218,13 @@ async def test_sessions_of_opencode_are_read_once_a_few_at_a_time_also_when_the_
     agree(env, "opencode", now=0.0)
     take = OpenCodeConnector.events
 
-    async def counted(reach: OpenCodeConnector, told: PluginEvents) -> bool:
+    async def counted(reach: OpenCodeConnector, batch: PluginEvents) -> bool:
         nonlocal now, most
-        large = len(told.events) > 20
+        large = len(batch.events) > 20
         now += large
         most = max(most, now)
         try:
-            return await take(reach, told)
+            return await take(reach, batch)
         finally:
             now -= large
 
@@ -242,8 +242,8 @@ async def test_sessions_of_opencode_are_read_once_a_few_at_a_time_also_when_the_
                 lambda: [each.turns for each in manager.sessions()] == [turns] * SESSIONS, "not read", timeout=BOUND
             )
             for session in manager.sessions():
-                told = [entry.event async for entry in manager.events(session.id, follow=False)]
-                begun = [event.prompt for event in told if isinstance(event, TurnStarted)]
+                events = [entry.event async for entry in manager.events(session.id, follow=False)]
+                begun = [event.prompt for event in events if isinstance(event, TurnStarted)]
                 assert begun == [f"prompt {number}" for number in range(turns)]
         assert most <= 2
         first = msgspec.json.decode(counter.read_bytes())

@@ -130,9 +130,9 @@ def test_loaded_by_a_terminal_that_was_open_before_it_takes_no_other_ones_sessio
 
 
 def test_the_plugin_says_which_session_calls_and_what_a_summary_is_to_keep(tmp_path: Path) -> None:
-    said = in_node(tmp_path, PROBE)
-    assert said["calls"] == [{"name": "x", "session_id": "ses_own"}, {"session_id": "ses_own"}, {"command": "ls"}]
-    own, kept = said["context"]
+    report = in_node(tmp_path, PROBE)
+    assert report["calls"] == [{"name": "x", "session_id": "ses_own"}, {"session_id": "ses_own"}, {"command": "ls"}]
+    own, kept = report["context"]
     assert own == "another plugin's" and "name in the Tieline mesh" in kept
 
 
@@ -209,5 +209,5 @@ def in_node(folder: Path, program: str, *arguments: str) -> Any:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    found = (path for path in folder.rglob("*") if path.is_file() and ".local/state" not in str(path))
-    return {str(path): path.read_bytes() for path in found}
+    regular_files = (path for path in folder.rglob("*") if path.is_file() and ".local/state" not in str(path))
+    return {str(path): path.read_bytes() for path in regular_files}

@@ -28,7 +28,7 @@ async def test_a_terminal_that_was_open_before_is_read_along_from_its_next_conve
     async with AsyncExitStack() as stack:
         at = await person(stack, "opencode", tmp_path, installed=False)
         terminal = await stack.enter_async_context(at.home.terminal())
-        await said(at, terminal, "said before", "That was before.")
+        await take_turn(at, terminal, "said before", "That was before.")
         stand_in = await stack.enter_async_context(terminal_that_would_die(at, tmp_path))
         said_at = time.time()
         await eventually(lambda: time.time() - said_at > STARTS_S + 1, "no time passes")  # clocks are rounded
@@ -49,7 +49,7 @@ async def test_a_terminal_that_was_open_before_is_read_along_from_its_next_conve
         screen = await terminal.screen()
         assert "not sent yet" in screen and "That was before." in screen
         await terminal.key(*["BSpace"] * len("not sent yet"))
-        await said(at, terminal, "said in the same one", "That was the same one.")
+        await take_turn(at, terminal, "said in the same one", "That was the same one.")
         await terminal.submit("/new")
         await at.turn(terminal, "said in a new one", "That is new.", 1)
         (session,) = await at.client.sessions()
@@ -88,7 +88,7 @@ async def test_a_turn_that_runs_in_an_open_terminal_is_not_cut_off(tmp_path: Pat
         await eventually(lambda: has_server(at), "it does not load what is installed", timeout=BOUND)
 
 
-async def said(at: Person, terminal: TmuxTerminal, prompt: str, answer: str) -> None:
+async def take_turn(at: Person, terminal: TmuxTerminal, prompt: str, answer: str) -> None:
     at.home.rig.play([Say(answer)])
     await terminal.submit(prompt)
     await terminal.shows(answer)
@@ -110,8 +110,8 @@ async def terminals(at: Person, *arguments: str) -> list[dict[str, object]]:
     command, *options = arguments
     status, output = await at.tieline(command, "opencode", *options, "--json")
     assert status == 0, output
-    (told,) = json.loads(output)
-    return told["terminals"]
+    (report,) = json.loads(output)
+    return report["terminals"]
 
 
 def has_server(at: Person) -> bool:
@@ -122,11 +122,11 @@ def has_server(at: Person) -> bool:
 def commands_of(at: Person) -> list[str]:
     """The command lines of all that runs with this home."""
     mark = b"\0HOME=" + os.fsencode(at.env["HOME"]) + b"\0"
-    found: list[str] = []
+    commands: list[str] = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if mark in b"\0" + (entry / "environ").read_bytes():
-                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip())
+                commands.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip())
         except OSError:  # it is over
             continue
-    return found
+    return commands

@@ -168,8 +168,8 @@ def made(folder: Path, sessions: list[list[dict[str, Any]]]) -> Path:
         connection.execute("CREATE TABLE session_message (id TEXT PRIMARY KEY, time_created INTEGER)")
         for number, messages in enumerate(sessions):
             connection.execute("INSERT INTO session VALUES (?)", (f"ses_{number}",))
-            for place, message in enumerate(messages):
+            for index, message in enumerate(messages):
                 created, data = int(message["time"]["created"]), msgspec.json.encode(message).decode()
-                row = (f"msg_{number}_{place}", f"ses_{number}", created, data)
+                row = (f"msg_{number}_{index}", f"ses_{number}", created, data)
                 connection.execute("INSERT INTO message VALUES (?, ?, ?, ?)", row)
     return database

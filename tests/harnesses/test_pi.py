@@ -34,8 +34,8 @@ def install(given: InstallOptions) -> None:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    found = (path for path in folder.rglob("*") if path.is_file() and ".local/state" not in str(path))
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+    regular_files = (path for path in folder.rglob("*") if path.is_file() and ".local/state" not in str(path))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in regular_files}
 
 
 @pytest.mark.parametrize("scope", ["global", "project"])
@@ -161,13 +161,13 @@ class Host:
 async def member(hub: MeshHub, activity: str) -> str:
     """The name of the only agent, once it is like that."""
 
-    def found() -> list[tuple[str, str, str]]:
-        agents = [one for one in hub.mesh.directory.members() if one.kind == "agent"]
-        return [(one.session, one.cwd, one.activity) for one in agents]
+    def seen() -> list[tuple[str, str, str]]:
+        agents = [agent for agent in hub.mesh.directory.members() if agent.kind == "agent"]
+        return [(agent.session, agent.cwd, agent.activity) for agent in agents]
 
     expected = [("the-session", "/a project, ä", activity)]
-    await eventually(lambda: found() == expected, f"no agent is {activity}: {found()}", timeout=BOUND)
-    return next(one.name for one in hub.mesh.directory.members() if one.kind == "agent")
+    await eventually(lambda: seen() == expected, f"no agent is {activity}: {seen()}", timeout=BOUND)
+    return next(agent.name for agent in hub.mesh.directory.members() if agent.kind == "agent")
 
 
 @pytest.mark.slow
@@ -218,12 +218,12 @@ async def test_its_model_has_the_tools_of_the_mesh_and_a_refusal_is_an_error(tra
         given = replace(given, transport=transport, url=hub.serving.url)
         async with Host(given, TIELINE_MESH_KEY=key) as host:
             assert "as scout" in (await host.call("register_agent", name="scout"))["result"]
-            (agent,) = [one for one in hub.mesh.directory.members() if one.kind == "agent"]
+            (agent,) = [member for member in hub.mesh.directory.members() if member.kind == "agent"]
             assert (agent.name, agent.harness, agent.session) == ("scout", "pi", "the-session")
             assert "no member 'nobody'" in (await host.call("send_message", to="nobody", text="?"))["error"]
             assert "message" in (await host.call("send_message", to="owner", text="news"))["result"]
             history = await hub.mesh.fetch_message_history(OWNER)
-            assert [(one.sender, one.text) for one in history] == [("scout", "news")]
+            assert [(message.sender, message.text) for message in history] == [("scout", "news")]
 
 
 @pytest.mark.slow
@@ -233,7 +233,7 @@ async def test_only_a_terminal_joins_and_without_a_hub_a_tool_says_so(tmp_path: 
         async with mesh_hub(tmp_path) as hub:
             async with Host(given, "print") as host:
                 host.say(event="agent_start")
-            assert not [one for one in hub.mesh.directory.members(ended=True) if one.kind == "agent"]
+            assert not [member for member in hub.mesh.directory.members(ended=True) if member.kind == "agent"]
             host = await stack.enter_async_context(Host(given))
             await member(hub, "idle")
             assert "result" in await host.call("list_agents")

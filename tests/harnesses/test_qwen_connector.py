@@ -28,13 +28,13 @@ TOKEN = "its token"
 def write_session(home: Path, socket: Path, *, pid: int = 0, name: str = "{pid}.json", **facts: Any) -> None:
     """The file of a session whose process is this one, or another. Texts may name its `pid`, `boot` and `start`."""
     pid = pid or os.getpid()
-    found = process_info(pid)
+    process = process_info(pid)
     known = {
         "pid": str(pid),
         "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-        "start": str(found.start if found else 0),
+        "start": str(process.start if process else 0),
     }
-    told = {
+    record = {
         "schemaVersion": 1,
         "pid": pid,
         "procStart": "{boot}:{start}",
@@ -46,10 +46,10 @@ def write_session(home: Path, socket: Path, *, pid: int = 0, name: str = "{pid}.
         "ipcToken": TOKEN,
         **facts,
     }
-    told = {key: value.format(**known) if isinstance(value, str) else value for key, value in told.items()}
+    record = {key: value.format(**known) if isinstance(value, str) else value for key, value in record.items()}
     folder = home / ".qwen" / "sessions"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / name.format(**known)).write_bytes(msgspec.json.encode(told))
+    (folder / name.format(**known)).write_bytes(msgspec.json.encode(record))
 
 
 def socket_of(home: Path, pid: int = 0) -> Path:
@@ -143,7 +143,7 @@ async def test_a_message_is_handed_over_only_if_the_terminal_says_so(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("mode", "told"),
+    ("mode", "sent_mode"),
     [
         ("default", "prompting"),
         ("plan", "prompting"),
@@ -153,11 +153,11 @@ async def test_a_message_is_handed_over_only_if_the_terminal_says_so(tmp_path: P
         ("yolo", "bypass"),
     ],
 )
-async def test_a_message_is_sent_in_the_mode_of_its_receiver(tmp_path: Path, mode: str, told: str) -> None:
+async def test_a_message_is_sent_in_the_mode_of_its_receiver(tmp_path: Path, mode: str, sent_mode: str) -> None:
     """Qwen Code holds what comes from another one."""
     async with idle(tmp_path, mode) as (reach, session, inbox):
         await reach.push(session, "hello", "alice")
-        assert inbox.frames[0]["fromMode"] == told
+        assert inbox.frames[0]["fromMode"] == sent_mode
 
 
 async def test_a_terminal_that_holds_a_message_is_not_given_another_copy(tmp_path: Path) -> None:

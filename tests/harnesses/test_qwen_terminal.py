@@ -35,7 +35,7 @@ class Reading:
     def __init__(self, home: Path, manager: SessionManager, reach: QwenConnector, inbox: Inbox) -> None:
         self.manager = manager
         self.reach = reach
-        self.told = ToldSessions()
+        self.observer = ToldSessions()
         self.inbox = inbox
         self._home = home
         self.record = home / ".qwen/projects/project/chats" / f"{SESSION}.jsonl"
@@ -49,14 +49,14 @@ class Reading:
         common = {"session_id": SESSION, "transcript_path": str(self.record), "cwd": str(self._home)}
         self.reach.on_hook(SESSION, event, {**common, "hook_event_name": event, "timestamp": now(), **more}, 0)
 
-    def idle(self, said: str = "") -> None:
-        if said:
-            self.hook("Stop", last_assistant_message=said)
+    def idle(self, text: str = "") -> None:
+        if text:
+            self.hook("Stop", last_assistant_message=text)
         self.hook("Notification", notification_type="idle_prompt")
 
     async def is_like(self, status: str, turns: int = 0) -> str:
         await eventually(
-            lambda: [(one.status, one.turns) for one in self.manager.sessions()] == [(status, turns)],
+            lambda: [(session.status, session.turns) for session in self.manager.sessions()] == [(status, turns)],
             f"no session is {status} after {turns} turns: {self.manager.sessions()}",
         )
         return self.manager.sessions()[0].id
@@ -82,12 +82,12 @@ async def reading_in(home: Path, *, ago: float = 0.0) -> AsyncGenerator[Reading,
         reach = QwenConnector(env)
         reach.attacher = Attacher(manager, CurrentConsent(env))
         reading = Reading(home, manager, reach, inbox)
-        async with reach.open(reading.told):
+        async with reach.open(reading.observer):
             yield reading
 
 
-def kinds(told: list[Event]) -> list[str]:
-    return [type(event).__name__ for event in told]
+def kinds(events: list[Event]) -> list[str]:
+    return [type(event).__name__ for event in events]
 
 
 async def test_a_turn_is_over_when_the_record_has_what_the_hooks_told(
@@ -101,13 +101,13 @@ async def test_a_turn_is_over_when_the_record_has_what_the_hooks_told(
         id = await terminal.is_like("idle")
         await eventually(lambda: terminal.manager.harness_processes() == {os.getpid()}, "its process is not known")
         terminal.hook("UserPromptSubmit", prompt="do it")
-        terminal.idle(said="Done.")
+        terminal.idle(text="Done.")
         terminal.write(user("do it"), ago=1)
         await terminal.is_like("working")
         terminal.write(*say("Done."), ago=1)
         await terminal.is_like("idle", 1)
-        assert kinds(told := await terminal.log(id)) == ["TurnStarted", "Init", "Text", "Done"]
-        assert isinstance(done := told[-1], Done) and (done.status, done.text) == ("success", "Done.")
+        assert kinds(events := await terminal.log(id)) == ["TurnStarted", "Init", "Text", "Done"]
+        assert isinstance(done := events[-1], Done) and (done.status, done.text) == ("success", "Done.")
 
 
 @pytest.mark.slow
@@ -129,11 +129,13 @@ async def test_what_is_asked_is_shown_until_it_begins_and_is_answered_nowhere_el
         await eventually(lambda: not terminal.manager.asks.pending(), "it is still asked")
         await terminal.is_like("working")
         terminal.write(result("success", "success", output="a.txt"), *say("Done.", "a-2"))
-        terminal.idle(said="Done.")
+        terminal.idle(text="Done.")
         await terminal.is_like("idle", 1)
-        told = await terminal.log(id)
-        assert kinds(told) == ["TurnStarted", "Init", "ToolUse", "Ask", "Answer", "ToolResult", "Text", "Done"]
-        assert [(one.by, one.decision) for one in told if isinstance(one, Answer)] == [("terminal", "allow")]
+        events = await terminal.log(id)
+        assert kinds(events) == ["TurnStarted", "Init", "ToolUse", "Ask", "Answer", "ToolResult", "Text", "Done"]
+        assert [(answer.by, answer.decision) for answer in events if isinstance(answer, Answer)] == [
+            ("terminal", "allow")
+        ]
 
         monkeypatch.setattr(qwen_terminal, "CALL_S", 0.2)
         # Of a subagent, whose calls are not in the record; an edit is drawn in its file as it is.
@@ -163,12 +165,12 @@ async def test_a_prompt_from_elsewhere_waits_until_the_terminal_is_idle(tmp_path
         def answered(frame: dict[str, Any]) -> bytes:
             text = f'<cross_session_message from="x">\n{frame["message"]["content"]}\n</cross_session_message>\n'
             terminal.write(user(text, "notification", id="u-2"), *say("That, too.", "a-2"))
-            terminal.idle(said="That, too.")
+            terminal.idle(text="That, too.")
             return receipt("delivered")(frame)
 
         terminal.inbox.answer = answered
         terminal.write(*say("Done."))
-        terminal.idle(said="Done.")
+        terminal.idle(text="Done.")
         await terminal.is_like("idle", 2)
         starts = [event for event in await terminal.log(id) if isinstance(event, TurnStarted)]
         assert [(start.prompt, start.id == prompt.id) for start in starts] == [("do it", False), ("and that", True)]
@@ -188,7 +190,7 @@ async def test_nothing_is_read_that_may_not_be(reason: str, tmp_path: Path) -> N
         terminal.write(user("a secret"), *say("kept"), ago=ago)
         terminal.hook("SessionStart", source="startup")
         terminal.hook("UserPromptSubmit", prompt="a secret")
-        await terminal.told.only("working")
+        await terminal.observer.only("working")
         terminal.idle()
-        await terminal.told.only("idle")  # all is done that followed the first look
-        assert not any([await terminal.log(one.id) for one in terminal.manager.sessions()])
+        await terminal.observer.only("idle")  # all is done that followed the first look
+        assert not any([await terminal.log(session.id) for session in terminal.manager.sessions()])

@@ -25,8 +25,8 @@ PEER = (
 
 
 def record(type: str, subtype: str = "", *, id: str = "", second: float = 1, **more: Any) -> Record:
-    told = {"uuid": id or f"{type}-{subtype}", "timestamp": f"2026-11-18T00:01:{second:06.3f}Z", "type": type, **more}
-    return {**told, "subtype": subtype} if subtype else told
+    entry = {"uuid": id or f"{type}-{subtype}", "timestamp": f"2026-11-18T00:01:{second:06.3f}Z", "type": type, **more}
+    return {**entry, "subtype": subtype} if subtype else entry
 
 
 def parts(*each: Any) -> Record:
@@ -34,8 +34,8 @@ def parts(*each: Any) -> Record:
 
 
 def user(text: str, subtype: str = "", *, id: str = "u-1", second: float = 1, shown: str = "") -> Record:
-    said = record("user", subtype, id=id, second=second, message=parts({"text": text}))
-    return {**said, "systemPayload": {"displayText": shown}} if shown else said
+    entry = record("user", subtype, id=id, second=second, message=parts({"text": text}))
+    return {**entry, "systemPayload": {"displayText": shown}} if shown else entry
 
 
 def telemetry(name: str, **more: Any) -> Record:
@@ -101,16 +101,16 @@ KINDS: dict[tuple[str, str], tuple[list[Record], list[str]]] = {
 def known_to_qwen() -> set[str]:
     """The subtypes that Qwen Code's program names: those that it reads again, and those that its recorder writes."""
     program = BINARIES.parent / "@qwen-code" / "qwen-code" / "chunks"
-    found: set[str] = set()
+    types: set[str] = set()
     for path in program.glob("chunk-*.js"):
         text = path.read_text()
         for name in ("KNOWN_RECORD", "ARTIFACT_RECORD", "MANAGED_SESSION_RECORD", "NON_CONVERSATION_RECORD"):
             if listed := re.search(rf"var {name}_SUBTYPES = .*?\[(.*?)\]\)", text, re.DOTALL):
-                found |= set(re.findall(r'"(\w+)"', listed[1]))
+                types |= set(re.findall(r'"(\w+)"', listed[1]))
         if (start := text.find("\nvar ChatRecordingService = class")) >= 0:
             recorder = text[start : text.find("\n};\n", start)]
-            found |= set(re.findall(r'subtype: "(\w+)"', recorder))
-    return found
+            types |= set(re.findall(r'subtype: "(\w+)"', recorder))
+    return types
 
 
 @pytest.mark.real
@@ -167,12 +167,12 @@ ENDS: dict[str, tuple[list[Record], list[str]]] = {
 @pytest.mark.parametrize("end", ENDS)
 def test_each_end_of_a_turn(end: str, tmp_path: Path) -> None:
     records, expected = ENDS[end]
-    told = [shown(event) for event in read(tmp_path, records)]
-    assert told[-len(expected) :] == expected
+    texts = [shown(event) for event in read(tmp_path, records)]
+    assert texts[-len(expected) :] == expected
 
 
 def test_what_a_turn_spent_and_changed(tmp_path: Path) -> None:
-    told = read(
+    events = read(
         tmp_path,
         [
             DO_IT,
@@ -183,26 +183,26 @@ def test_what_a_turn_spent_and_changed(tmp_path: Path) -> None:
             result("error", "error", id="c-2", error="no"),
         ],
     )
-    assert [type(event).__name__ for event in told if not isinstance(event, Init)] == [
+    assert [type(event).__name__ for event in events if not isinstance(event, Init)] == [
         "TurnStarted", "Thinking", "Text", "ToolUse", "ToolResult", "Diff", "ToolUse", "ToolResult", "Done",
     ]  # fmt: skip
-    edit, speak = (event for event in told if isinstance(event, ToolUse))
+    edit, speak = (event for event in events if isinstance(event, ToolUse))
     assert isinstance(edit.action, Edit) and edit.action.paths == ("/w/a.txt",)
     assert speak.action == Mcp("words", "speak")
-    done = told[-1]
+    done = events[-1]
     assert isinstance(done, Done) and done.tokens is not None and done.usage == "complete"
     tokens = done.tokens
     assert (tokens.input, tokens.output, tokens.cache_read, tokens.reasoning) == (18, 15, 12, 6)
 
 
 def test_a_message_that_comes_in_a_turn_begins_none(tmp_path: Path) -> None:
-    told = read(tmp_path, [DO_IT, *call(), user(PEER, "notification", id="n-1")], ended=False)
-    assert [shown(event) for event in told][-1] == "status said: look at <b>"
+    events = read(tmp_path, [DO_IT, *call(), user(PEER, "notification", id="n-1")], ended=False)
+    assert [shown(event) for event in events][-1] == "status said: look at <b>"
 
 
 def test_the_next_prompt_ends_a_turn(tmp_path: Path) -> None:
-    told = read(tmp_path, [DO_IT, *say("Done."), user("more", id="u-2")], ended=False)
-    assert [shown(event) for event in told][-2:] == ["done success: Done.", "turn more"]
+    events = read(tmp_path, [DO_IT, *say("Done."), user("more", id="u-2")], ended=False)
+    assert [shown(event) for event in events][-2:] == ["done success: Done.", "turn more"]
 
 
 def test_turns_that_began_before_it_was_allowed_are_left_out(tmp_path: Path) -> None:
@@ -210,8 +210,8 @@ def test_turns_that_began_before_it_was_allowed_are_left_out(tmp_path: Path) -> 
     path = written(tmp_path, records)
     events = QwenEvents("s", "/w", TranscriptCursor(), since=began_at(path) + 10)
     records[-1]["timestamp"] = records[-2]["timestamp"] = "2026-11-18T00:01:31Z"
-    told = [shown(event) for line in lines(written(tmp_path, records)) for event, _ in events.feed(line)]
-    assert told == ["turn more", "init qwen3", "text Open."]
+    texts = [shown(event) for line in lines(written(tmp_path, records)) for event, _ in events.feed(line)]
+    assert texts == ["turn more", "init qwen3", "text Open."]
 
 
 @pytest.mark.parametrize("stopped_after", range(8))
@@ -219,13 +219,13 @@ def test_a_reader_goes_on_where_the_cursor_is(stopped_after: int, tmp_path: Path
     """Of each event that was written, the cursor says from where the rest is told."""
     path = written(tmp_path, [DO_IT, *say("One."), user("more", id="u-2"), *call(), DENIED, user("last", id="u-3")])
     first = QwenEvents("s", "/w", TranscriptCursor())
-    told = [pair for line in lines(path) for pair in first.feed(line)]
-    kept = [cursor for _, cursor in told[: stopped_after + 1] if cursor]
+    pairs = [pair for line in lines(path) for pair in first.feed(line)]
+    kept = [cursor for _, cursor in pairs[: stopped_after + 1] if cursor]
     again = QwenEvents("s", "/w", cursor := TranscriptCursor.parse(kept[-1] if kept else ""))
     retold = [event for line in lines(path, cursor) for event, _ in again.feed(line)]
-    errors = [event for event, _ in told[: stopped_after + 1] if isinstance(event, Error)]
+    errors = [event for event, _ in pairs[: stopped_after + 1] if isinstance(event, Error)]
     assert sum(isinstance(event, Error) for event in retold) + len(errors) == 1
-    dones = [event for event, _ in told[: stopped_after + 1] if isinstance(event, Done)]
+    dones = [event for event, _ in pairs[: stopped_after + 1] if isinstance(event, Done)]
     assert sum(isinstance(event, Done) for event in retold) + len(dones) == 2
 
 
@@ -260,12 +260,12 @@ def written(folder: Path, records: Sequence[Record]) -> Path:
 
 
 def lines(path: Path, cursor: TranscriptCursor | None = None) -> list[TranscriptLine]:
-    found, more = QwenTranscriptFile(path, cursor or TranscriptCursor()).read()
+    contents, more = QwenTranscriptFile(path, cursor or TranscriptCursor()).read()
     assert not more
-    return found
+    return contents
 
 
 def read(folder: Path, records: Sequence[Record], *, ended: bool = True) -> list[Event]:
     events = QwenEvents("s", "/w", TranscriptCursor())
-    told = [event for line in lines(written(folder, records)) for event, _ in events.feed(line)]
-    return [*told, *(event for event, _ in events.end_turn())] if ended else told
+    turn_events = [event for line in lines(written(folder, records)) for event, _ in events.feed(line)]
+    return [*turn_events, *(event for event, _ in events.end_turn())] if ended else turn_events

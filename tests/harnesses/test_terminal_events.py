@@ -127,8 +127,8 @@ def has_command(event: Ask | ToolUse) -> bool:
 class Look:
     """What a client of the hub sees of what a person does in a terminal."""
 
-    def __init__(self, harness: str, at: Person, told: set[str]) -> None:
-        self._told = told
+    def __init__(self, harness: str, at: Person, facts: set[str]) -> None:
+        self._facts = facts
         self.seen: set[str] = set()
         self.turns = 0
         self._harness = harness
@@ -137,16 +137,16 @@ class Look:
     @asynccontextmanager
     async def at_deltas(self) -> AsyncGenerator[list[str], None]:
         """Pieces of texts, as they come."""
-        found: list[str] = []
+        deltas: list[str] = []
 
         async def listen() -> None:
             async for frame in self._at.client.stream():
                 if isinstance(frame, DeltaFrame) and isinstance(frame.event, TextDelta):
-                    found.append(frame.event.text)
+                    deltas.append(frame.event.text)
 
         listening = asyncio.create_task(listen())
         try:
-            yield found
+            yield deltas
         finally:
             await cancel_and_wait(listening)
 
@@ -156,8 +156,8 @@ class Look:
     async def at_a_turn(self, terminal: TmuxTerminal) -> SessionRecord:
         """With a command that is allowed there, and words while it runs, where they go into the turn."""
         at, project = self._at, self._at.home.project
-        said = Say(ANSWER, delay_s=0.25)  # a text that is whole at once has no deltas
-        at.home.rig.play([Say("I will."), asking(self._harness, COMMAND)], [said])
+        answer = Say(ANSWER, delay_s=0.25)  # a text that is whole at once has no deltas
+        at.home.rig.play([Say("I will."), asking(self._harness, COMMAND)], [answer])
         await terminal.submit(PROMPT)
         if self._harness in QUESTIONS:
             await at.ask()
@@ -168,7 +168,7 @@ class Look:
         log = await at.log(session.id)
         if any(isinstance(event, ToolUse) and has_command(event) for event in log):
             self.seen.add("tool_start")
-        if "words_in_a_turn" in self._told:
+        if "words_in_a_turn" in self._facts:
             await say_in_a_turn(self._harness, terminal, WORDS)
             await words_wait(self._harness, at.home, terminal)
         (project / "go").touch()
@@ -186,7 +186,7 @@ class Look:
         at.home.rig.play(inquiring(self._harness, "Which colour?", ("red", "blue")), [Say("It is chosen.")])
         await terminal.submit("ask me")
         await terminal.shows("Which colour?")
-        if "question" in self._told:
+        if "question" in self._facts:
             await at.ask()
         async with asyncio.timeout(BOUND):  # what was asked stays on the screen
             while "It is chosen." not in await terminal.screen():

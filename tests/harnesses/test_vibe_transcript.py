@@ -49,8 +49,8 @@ def state(latest: Fields) -> Fields:
 
 def entry(id: str, turn: str | None, type: str, /, op: str = "append_entry", **more: Any) -> Fields:
     times = {"createdAt": BEGAN * 1000, "updatedAt": BEGAN * 1000}
-    told = {"id": id, "turnId": turn, "type": type, "generationStatus": "completed", **times, **more}
-    return {"op": op, "entry": told}
+    body = {"id": id, "turnId": turn, "type": type, "generationStatus": "completed", **times, **more}
+    return {"op": op, "entry": body}
 
 
 def prompt(turn: str, text: str) -> Fields:
@@ -127,8 +127,8 @@ class Record:
         folder = self.path / "generations" / number
         folder.mkdir(parents=True)
         names: list[str] = []
-        for place, step in enumerate(history):  # each in a chunk of its own
-            names.append(f"{self.sequence:032x}{place:032x}")
+        for index, step in enumerate(history):  # each in a chunk of its own
+            names.append(f"{self.sequence:032x}{index:032x}")
             (self.path / "chunks" / f"{names[-1]}.json").write_bytes(msgspec.json.encode([step["entry"]]))
         manifest = {"snapshot_sequence": self.sequence, "projection_state": {"chunks": names, "path": "p"}}
         (folder / "manifest.json").write_bytes(msgspec.json.encode(manifest))
@@ -164,18 +164,18 @@ class Reader:
         return [event for line in self.lines() for event in self.feed(line)]
 
     def lines(self) -> list[TranscriptLine]:
-        found, more = list[TranscriptLine](), True
+        all_lines, more = list[TranscriptLine](), True
         while more:
             lines, more = self.file.read()
-            found += lines
-        return found
+            all_lines += lines
+        return all_lines
 
     def feed(self, line: TranscriptLine) -> list[Event]:
-        told: list[Event] = []
+        events: list[Event] = []
         for event, cursor in self.events.feed(line):
-            told.append(event)
+            events.append(event)
             self.cursor = cursor or self.cursor
-        return told
+        return events
 
 
 def read(root: Path, *payloads: Payload) -> list[Event]:
@@ -184,12 +184,12 @@ def read(root: Path, *payloads: Payload) -> list[Event]:
     return Reader(record).read()
 
 
-def kinds(told: list[Event]) -> list[str]:
-    return [type(event).__name__ for event in told]
+def kinds(events: list[Event]) -> list[str]:
+    return [type(event).__name__ for event in events]
 
 
-def done(told: list[Event]) -> Done:
-    (ended,) = [event for event in told if isinstance(event, Done)]
+def done(events: list[Event]) -> Done:
+    (ended,) = [event for event in events if isinstance(event, Done)]
     return ended
 
 
@@ -198,7 +198,7 @@ def done(told: list[Event]) -> Done:
 
 def test_a_turn_of_several_model_calls_is_one_and_its_tokens_add_up(tmp_path: Path) -> None:
     thought = entry("reasoning-b", "t", "reasoning", text="Hm.")
-    told = read(
+    events = read(
         tmp_path,
         ("command_reserved", {"method": "turn/start"}),
         begins("t"),
@@ -210,14 +210,14 @@ def test_a_turn_of_several_model_calls_is_one_and_its_tokens_add_up(tmp_path: Pa
         ends("t", "completed", thought, text("b", "t", "It is.")),
         ("receipt_succeeded", {}),
     )
-    assert kinds(told) == [
+    assert kinds(events) == [
         "TurnStarted", "Init", "Text", "ToolUse", "ToolResult", "Init", "Thinking", "Text", "Init", "Done",
     ]  # fmt: skip
-    assert told[0] == TurnStarted("go", "t") and told[1] == Init("vibe", SESSION, "/project", "scripted")
-    assert isinstance(use := told[3], ToolUse) and (use.name, use.action) == ("bash", Command("ls"))
-    assert told[4] == ToolResult("effect-1", "ok", "out\n")
-    assert told[6] == Thinking("Hm.", "reasoning-b-0") and told[7] == Text("It is.", "assistant-b-0")
-    ended = done(told)
+    assert events[0] == TurnStarted("go", "t") and events[1] == Init("vibe", SESSION, "/project", "scripted")
+    assert isinstance(use := events[3], ToolUse) and (use.name, use.action) == ("bash", Command("ls"))
+    assert events[4] == ToolResult("effect-1", "ok", "out\n")
+    assert events[6] == Thinking("Hm.", "reasoning-b-0") and events[7] == Text("It is.", "assistant-b-0")
+    ended = done(events)
     assert (ended.status, ended.text, ended.usage, ended.turns) == ("success", "It is.", "complete", 2)
     assert ended.tokens is not None
     assert (ended.tokens.input, ended.tokens.cache_read, ended.tokens.output) == (26, 4, 2)
@@ -240,8 +240,8 @@ def test_a_turn_of_several_model_calls_is_one_and_its_tokens_add_up(tmp_path: Pa
 )
 def test_how_a_call_ends(state: Fields, status: str, output: str, tmp_path: Path) -> None:
     over = delta(effect("1", "t", "file_system.bash", {"command": "ls"}, **state))
-    told = read(tmp_path, begins("t"), runs("1", "t"), over, over)
-    assert [event for event in told if isinstance(event, ToolResult)] == [ToolResult("effect-1", status, output)]  # pyright: ignore[reportArgumentType]
+    events = read(tmp_path, begins("t"), runs("1", "t"), over, over)
+    assert [event for event in events if isinstance(event, ToolResult)] == [ToolResult("effect-1", status, output)]  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
@@ -256,21 +256,21 @@ def test_how_a_call_ends(state: Fields, status: str, output: str, tmp_path: Path
     ],
 )
 def test_an_edit_has_its_diff(name: str, given: Fields, expected: str, tmp_path: Path) -> None:
-    told = read(tmp_path, begins("t"), delta(effect("1", "t", name, given, status="running")))
-    (use,) = [event for event in told if isinstance(event, ToolUse)]
+    events = read(tmp_path, begins("t"), delta(effect("1", "t", name, given, status="running")))
+    (use,) = [event for event in events if isinstance(event, ToolUse)]
     assert isinstance(use.action, Edit) and use.action.paths == ("/project/a",) and expected in use.action.diff
 
 
 def test_tools_of_servers_and_subagents(tmp_path: Path) -> None:
     spawned = {"task": "look", "agent": "generic"}
-    told = read(
+    events = read(
         tmp_path,
         begins("t"),
         delta(effect("1", "t", "mcp_tieline.send_message", {"to": "x"}, status="running")),
         delta(effect("2", "t", "agents.spawn", spawned, "subagent", status="running")),
         delta(effect("3", "t", "tool", None, status="running")),
     )
-    uses = [event for event in told if isinstance(event, ToolUse)]
+    uses = [event for event in events if isinstance(event, ToolUse)]
     assert [(use.name, use.action) for use in uses[:2]] == [
         ("mcp__tieline__send_message", Mcp("tieline", "send_message")), ("spawn", Task("look")),
     ]  # fmt: skip
@@ -278,13 +278,15 @@ def test_tools_of_servers_and_subagents(tmp_path: Path) -> None:
 
 def test_what_was_interrupted_and_what_failed(tmp_path: Path) -> None:
     half = text("a", "t", "Half", outcome={"type": "discarded", "cause": "interrupt"})
-    told = read(tmp_path / "1", begins("t"), runs("1", "t"), ends("t", "interrupted", half, reason="client interrupt"))
-    assert kinds(told) == ["TurnStarted", "ToolUse", "Text", "Init", "ToolResult", "Done"]
-    assert told[4] == ToolResult("effect-1", "error", UNFINISHED) and done(told).status == "interrupted"
+    events = read(
+        tmp_path / "1", begins("t"), runs("1", "t"), ends("t", "interrupted", half, reason="client interrupt")
+    )
+    assert kinds(events) == ["TurnStarted", "ToolUse", "Text", "Init", "ToolResult", "Done"]
+    assert events[4] == ToolResult("effect-1", "error", UNFINISHED) and done(events).status == "interrupted"
     failed = ends("t", "failed", error={"code": "model_stream_failed", "message": "400 refused"})
-    told = read(tmp_path / "2", begins("t"), failed)
-    assert [event.message for event in told if isinstance(event, Error)] == ["400 refused"]
-    assert (done(told).status, done(told).error, done(told).usage) == ("error", "400 refused", "unknown")
+    events = read(tmp_path / "2", begins("t"), failed)
+    assert [event.message for event in events if isinstance(event, Error)] == ["400 refused"]
+    assert (done(events).status, done(events).error, done(events).usage) == ("error", "400 refused", "unknown")
 
 
 def test_what_happens_between_turns_is_told_with_the_next(tmp_path: Path) -> None:
@@ -293,21 +295,21 @@ def test_what_happens_between_turns_is_told_with_the_next(tmp_path: Path) -> Non
     agent = entry("g", None, "checkpoint", kind="agent_change", details={"agent": "auto-approve"})
     other = entry("m", None, "checkpoint", kind="model_change", details={"model": "another"})
     hook = entry("h", None, "notice", message="Running hooks", detail={"kind": "hook_run_started"})
-    told = read(
+    events = read(
         tmp_path, delta(compacting), delta(compacted), delta(agent), delta(other), begins("t"), delta(hook),
         ends("t", "completed", text("a", "t", "So.")),
     )  # fmt: skip
-    assert told[1:3] == [Status("compacted"), Status(MODE, "auto-approve")]
-    told = read(tmp_path / "2", begins("t"), delta(compacting), delta(compacted), ends("t"))
-    assert Status("compacted") in told
+    assert events[1:3] == [Status("compacted"), Status(MODE, "auto-approve")]
+    events = read(tmp_path / "2", begins("t"), delta(compacting), delta(compacted), ends("t"))
+    assert Status("compacted") in events
 
 
 def test_words_in_a_turn_and_what_is_of_another_one(tmp_path: Path) -> None:
     more = entry("rs-2", "t", "message", role="user", content=[{"type": "text", "text": "and this"}])
     late = effect("0", "before", "file_system.bash", {"command": "sleep"}, status="completed")
-    told = read(tmp_path, begins("t"), delta(more), delta(late), ends("t", "completed", text("a", "t", "Both.")))
-    assert kinds(told) == ["TurnStarted", "Status", "Text", "Init", "Done"]
-    assert told[1] == Status(SAID, "and this")
+    events = read(tmp_path, begins("t"), delta(more), delta(late), ends("t", "completed", text("a", "t", "Both.")))
+    assert kinds(events) == ["TurnStarted", "Status", "Text", "Init", "Done"]
+    assert events[1] == Status(SAID, "and this")
 
 
 def test_what_is_asked_and_decided_is_a_line(tmp_path: Path) -> None:
@@ -331,8 +333,8 @@ def whole(id: str, words: str) -> tuple[Payload, Payload, Payload]:
     return begins(id, words), used(f"u-{id}", 10), ends(id, "completed", text(id, id, f"{words} over"))
 
 
-def prompts(told: list[Event]) -> list[str]:
-    return [event.prompt for event in told if isinstance(event, TurnStarted)]
+def prompts(events: list[Event]) -> list[str]:
+    return [event.prompt for event in events if isinstance(event, TurnStarted)]
 
 
 def history(*ids: str) -> list[Fields]:
@@ -341,39 +343,39 @@ def history(*ids: str) -> list[Fields]:
 
 def test_it_is_read_on_over_generations_each_turn_once(tmp_path: Path) -> None:
     record = Record(tmp_path)
-    reader, told = Reader(record), list[Event]()
+    reader, events = Reader(record), list[Event]()
     assert reader.read() == []
     for number in range(5):
         id = f"t{number}"
         record.write(*whole(id, id))
         if number % 2:  # sometimes it is read before, sometimes after the new generation
-            told += reader.read()
+            events += reader.read()
         record.generation(history(*(f"t{each}" for each in range(number + 1))), turn(id, "completed"))
-        told += reader.read()
-    assert prompts(told) == ["t0", "t1", "t2", "t3", "t4"]
-    assert all(event.usage == "complete" for event in told if isinstance(event, Done))
+        events += reader.read()
+    assert prompts(events) == ["t0", "t1", "t2", "t3", "t4"]
+    assert all(event.usage == "complete" for event in events if isinstance(event, Done))
 
 
 def test_who_was_away_has_the_last_turn_whole_and_those_before_it_from_the_history(tmp_path: Path) -> None:
     record = Record(tmp_path)
     reader = Reader(record)
     ids: list[str] = []
-    told: list[Event] = []
+    events: list[Event] = []
     for number in range(5):
         ids.append(f"t{number}")
         record.write(*whole(ids[-1], ids[-1]))
         if number == 0:
-            told += reader.read()
+            events += reader.read()
         record.generation(history(*ids), turn(ids[-1], "completed"))
     again = Reader(record, reader.cursor)
-    assert prompts(told) == ["t0"]
-    told = again.read()
-    assert prompts(told) == ["t1", "t2", "t3", "t4"]
-    ended = [(event.status, event.text, event.usage) for event in told if isinstance(event, Done)]
+    assert prompts(events) == ["t0"]
+    events = again.read()
+    assert prompts(events) == ["t1", "t2", "t3", "t4"]
+    ended = [(event.status, event.text, event.usage) for event in events if isinstance(event, Done)]
     assert ended == [("success", f"t{each} over", "complete" if each == 4 else "unknown") for each in (1, 2, 3, 4)]
     with pytest.raises(FileNotFoundError):
         reader.read()
-    assert reader.read() == told, "one that was only too slow has the same when it looks again"
+    assert reader.read() == events, "one that was only too slow has the same when it looks again"
     assert Reader(record, again.cursor).read() == []
     assert prompts(Reader(record, since=BEGAN + 1).read()) == []
     lost = Reader(record, "1:a-turn-that-is-no-more:1")
@@ -428,13 +430,13 @@ def test_a_line_that_is_cut_off_comes_later_and_what_is_none_is_left_out(tmp_pat
     reader = Reader(record)
     record.write(*whole("t", "t"))
     whole_file = record.segment.read_bytes()
-    told: list[Event] = []
+    events: list[Event] = []
     for size in range(0, len(whole_file), 97):
         record.segment.write_bytes(whole_file[:size])
-        told += reader.read()
+        events += reader.read()
     record.segment.write_bytes(whole_file + b'not json\n{"sequence":"x"}\n[1]\n\xff\n')
-    told += reader.read()
-    assert kinds(told) == ["TurnStarted", "Init", "Text", "Init", "Done"]
+    events += reader.read()
+    assert kinds(events) == ["TurnStarted", "Init", "Text", "Init", "Done"]
     record.write(*whole("u", "u"))
     assert prompts(reader.read()) == ["u"]
 
@@ -447,10 +449,10 @@ def test_a_line_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest
     record.write(begins("t"), delta(text("a", "t", "x" * 10_000)), ends("t", "completed", text("b", "t", "So.")))
     assert kinds(reader.read()) == ["TurnStarted", "Text", "Init", "Done"]
     record.write(*whole("u", "u"), ("last", {"long": "x" * 10_000}))
-    told = reader.read()
+    events = reader.read()
     record.generation([], turn("u", "completed"))
     record.write(*whole("v", "v"))
-    assert prompts(told + reader.read()) == ["u", "v"]
+    assert prompts(events + reader.read()) == ["u", "v"]
 
 
 def test_a_record_that_is_not_there_yet_or_is_broken_is_read_later(tmp_path: Path) -> None:
@@ -527,7 +529,7 @@ class Leases:
         (folder / "meta.json").write_bytes(msgspec.json.encode(about))
         return folder
 
-    def found(self) -> dict[str, int]:
+    def session_processes(self) -> dict[str, int]:
         sessions = self.reach._find_sessions()  # pyright: ignore[reportPrivateUsage]
         assert all((known.cwd, known.start) == ("/project", 77) for known in sessions.values())
         return {id: known.process for id, known in sessions.items()}
@@ -556,7 +558,7 @@ def test_a_lease_counts_only_of_a_terminal_that_a_person_has_opened(leases: Leas
     leases.lease(session(5), 5)  # which runs no more
     (leases.active / "torn.lock.json").write_bytes(b'{"session_id":"to')
     (leases.active / f"{session(6)}.lock.json").write_bytes((leases.active / f"{session(1)}.lock.json").read_bytes())
-    assert leases.found() == {session(1): 1}
+    assert leases.session_processes() == {session(1): 1}
 
 
 def test_a_terminal_has_one_session_whatever_else_its_process_has_leased(leases: Leases) -> None:
@@ -564,19 +566,19 @@ def test_a_terminal_has_one_session_whatever_else_its_process_has_leased(leases:
     leases.lease("process-output-cleanup", 1, 1)
     leases.lease(session(1), 1, 2)
     leases.lease(session(2), 1, 3)  # of a subagent, that has written nothing yet
-    assert leases.found() == {session(1): 1}
+    assert leases.session_processes() == {session(1): 1}
     leases.lease(session(3), 1, 0)
     leases.meta(session(3), parent_session_id=session(1))
-    assert leases.found() == {session(1): 1}
+    assert leases.session_processes() == {session(1): 1}
 
 
 def test_a_session_that_its_terminal_leaves_at_once_does_not_count(leases: Leases) -> None:
     leases.process(1)
     now = datetime.now(UTC).isoformat()
     leases.lease(session(1), 1, acquired_at=now)
-    assert leases.found() == {}
+    assert leases.session_processes() == {}
     leases.meta(session(1))
-    assert leases.found() == {session(1): 1}
+    assert leases.session_processes() == {session(1): 1}
 
 
 @pytest.mark.parametrize("option", ["--resume", f"--resume={'1' * 8}", "-c", "--continue"])
@@ -584,15 +586,15 @@ def test_the_session_that_a_terminal_opens_before_it_resumes_one_never_counts(le
     """However slow the machine is."""
     leases.process(1, option)
     leases.lease(session(1), 1)
-    assert leases.found() == {}
+    assert leases.session_processes() == {}
     (leases.active / f"{session(1)}.lock.json").unlink()
     leases.lease(session(2), 1)
     leases.meta(session(2))
-    assert leases.found() == {session(2): 1}
+    assert leases.session_processes() == {session(2): 1}
     # What it opens after that is a person's.
     (leases.active / f"{session(2)}.lock.json").unlink()
     leases.lease(session(3), 1)
-    assert leases.found() == {session(3): 1}
+    assert leases.session_processes() == {session(3): 1}
 
 
 def test_a_session_that_was_never_prompted_began_with_its_lease(leases: Leases) -> None:
@@ -614,4 +616,4 @@ def test_a_record_elsewhere_is_none(leases: Leases, tmp_path: Path) -> None:
     records.mkdir()
     (tmp_path / "elsewhere").mkdir()
     (records / session(1)).symlink_to(tmp_path / "elsewhere")
-    assert leases.found() == {}
+    assert leases.session_processes() == {}

@@ -47,11 +47,11 @@ async def test_a_bridge_that_finds_no_hub_starts_one_that_stays(tmp_path: Path) 
     cli.configure("[hub]\nport = 0\n")
     server = StdioServerParameters(command=PROGRAM, args=["mcp"], env={**cli.env, "TIELINE_HARNESS": "cursor"})
     try:
-        async with Client(stdio_client(server)) as one, Client(stdio_client(server)) as other:
-            first, second = await asyncio.gather(*(call(each, "register_agent") for each in (one, other)))
+        async with Client(stdio_client(server)) as client, Client(stdio_client(server)) as other_client:
+            first, second = await asyncio.gather(*(call(each, "register_agent") for each in (client, other_client)))
             assert first["member"]["id"] != second["member"]["id"]
-            await call(one, "send_message", to=second["member"]["id"], text="are you there?")
-            assert "are you there?" in json.dumps(await call(other, "fetch_messages"))
+            await call(client, "send_message", to=second["member"]["id"], text="are you there?")
+            assert "are you there?" in json.dumps(await call(other_client, "fetch_messages"))
         assert running_pid(cli.env)
         assert cli.run("status").returncode == 0
     finally:

@@ -18,17 +18,17 @@ from tieline.testing.cli_process import CliProcess
 def test_identity_and_mail_survive_sigkill(tmp_path: Path) -> None:
     cli = CliProcess(tmp_path)
 
-    async def told(tool: str, **arguments: str) -> dict[str, Any]:
+    async def call_tool(tool: str, **arguments: str) -> dict[str, Any]:
         async with Client(stdio_client(bridge(cli.env, "terminal-1"))) as agent:
             return await call(agent, tool, **arguments)
 
     with HubProcess(cli) as hub:
-        member = asyncio.run(told("register_agent", name="ada", role="backend"))["member"]
+        member = asyncio.run(call_tool("register_agent", name="ada", role="backend"))["member"]
         sent = json.loads(cli.run("message", "send", "@ada", "still there?", "--json").stdout)
         hub.kill()
         hub.start()
-        fetched = asyncio.run(told("fetch_messages"))
+        fetched = asyncio.run(call_tool("fetch_messages"))
         assert [message["id"] for message in fetched["messages"]] == [sent["receipt"]["id"]]
-        again = asyncio.run(told("register_agent"))
+        again = asyncio.run(call_tool("register_agent"))
         assert again["known"] is True
         assert {**again["member"], "seen_at": 0} == {**member, "seen_at": 0}

@@ -46,14 +46,16 @@ async def test_a_lease_that_was_confirmed_or_released_does_not_end_once_more(
         with Mailbox(relay, lease_s=lease_s) as mailbox:
             returned: list[str] = []
             mailbox.on_returned(returned.append)
-            one, other = [await relay.send(BOB, text, sender="relay.user.anna") for text in ("one", "other")]
+            message, other_message = [
+                await relay.send(BOB, text, sender="relay.user.anna") for text in ("one", "other")
+            ]
             await mailbox.offer(BOB)
-            await mailbox.confirm(BOB, [one.id])
-            mailbox.release(BOB, [one.id, other.id])
-            mailbox.release(BOB, [one.id, other.id])
+            await mailbox.confirm(BOB, [message.id])
+            mailbox.release(BOB, [message.id, other_message.id])
+            mailbox.release(BOB, [message.id, other_message.id])
             assert returned == [BOB]
             assert [handle.cancelled() for handle, _ in ends] == [True, True]
-            assert [message.receipt.id for message in await mailbox.offer(BOB)] == [other.id]
+            assert [message.receipt.id for message in await mailbox.offer(BOB)] == [other_message.id]
             assert mailbox.available(BOB) == [] and len(ends) == 3
             ends[2][1]()
             assert await mailbox.wait(BOB, 30), "the lease of the second offer has ended"

@@ -17,26 +17,26 @@ V4 = "6f1c1d1e-5b8a-4c3e-9a55-0123456789ab"
 def request(
     connection: str = "bridge-1", refused: list[str] | None = None, *, harness: str = "", session: str = ""
 ) -> McpRequest:
-    told = refused if refused is not None else []
+    refusals = refused if refused is not None else []
     return McpRequest(
         principal="owner",
         caller=Caller(machine="here", harness=harness, session=session),
         connection=connection,
         hand_over=lambda caller, ids: "",
-        refused=lambda who, why: told.append(why),
+        refused=lambda who, why: refusals.append(why),
     )
 
 
-def identify(callers: Callers, made: McpRequest, meta: dict[str, Any] | None = None, **said: str) -> Caller:
-    return callers.identify(made, meta=meta or {}, client=said.pop("client", ""), **said)
+def identify(callers: Callers, made: McpRequest, meta: dict[str, Any] | None = None, **arguments: str) -> Caller:
+    return callers.identify(made, meta=meta or {}, client=arguments.pop("client", ""), **arguments)
 
 
 def test_the_header_then_the_call_then_the_argument_then_the_connection() -> None:
     callers = Callers()
     codex = {"threadId": V7}
     assert identify(callers, request(session="s1", harness="claude-code"), codex).session == "s1"
-    found = identify(callers, request(), codex)
-    assert (found.session, found.harness) == (V7, "codex")
+    caller = identify(callers, request(), codex)
+    assert (caller.session, caller.harness) == (V7, "codex")
     assert identify(callers, request(connection="bridge-2"), session_id="s3", client="opencode").session == "s3"
     assert identify(callers, request(connection="bridge-3")).session == "bridge-3"
     assert identify(callers, request(connection="")).session == ""
@@ -44,9 +44,9 @@ def test_the_header_then_the_call_then_the_argument_then_the_connection() -> Non
 
 def test_a_connection_remembers_what_was_said_once() -> None:
     callers = Callers()
-    said = identify(callers, request(), session_id="ses_1", client="opencode")
+    caller = identify(callers, request(), session_id="ses_1", client="opencode")
     again = identify(callers, request(), client="opencode", token="t")
-    assert (again.session, again.harness, again.token) == (said.session, "opencode", "t")
+    assert (again.session, again.harness, again.token) == (caller.session, "opencode", "t")
     assert identify(callers, request(connection="bridge-9")).session == "bridge-9"  # another one does not
 
 

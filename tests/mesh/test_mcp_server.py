@@ -52,8 +52,8 @@ async def test_two_agents_find_each_other_and_talk(mesh: MeshHub, transport: Tra
         again = await call(alice, "register_agent", name=f"alice-{own}")
         assert again["known"] and again["member"]["id"] == me["member"]["id"]
         await call(bob, "register_agent", name=f"bob-{own}", description="reviews the stylesheets")
-        found = await call(alice, "find_agents", query=f"stylesheets bob-{own}")
-        assert found["matches"][0]["member"]["name"] == f"bob-{own}"
+        matches = await call(alice, "find_agents", query=f"stylesheets bob-{own}")
+        assert matches["matches"][0]["member"]["name"] == f"bob-{own}"
 
         waiting = asyncio.create_task(call(bob, "wait_for_messages", timeout_s=30))
         sent = await call(alice, "send_message", to=f"bob-{own}", text="please look at main.css")
@@ -70,7 +70,7 @@ async def test_two_agents_find_each_other_and_talk(mesh: MeshHub, transport: Tra
         assert answer["in_reply_to"] == sent["id"] and "it is fine" in answer["text"]
         assert (await call(alice, "message_status", message_id=sent["id"]))["state"] == "answered"
         history = await call(alice, "fetch_message_history", **{"with": f"bob-{own}"})
-        assert {one["id"] for one in history["messages"]} == {sent["id"], answer["id"]}
+        assert {message["id"] for message in history["messages"]} == {sent["id"], answer["id"]}
 
 
 async def test_an_answer_is_waited_for(mesh: MeshHub) -> None:
@@ -101,7 +101,7 @@ async def test_what_members_of_a_project_share(mesh: MeshHub) -> None:
         assert (await call(alice, "release_paths"))["released"]
         assert (await call(bob, "reserve_paths", patterns=["src/api/routes.py"]))["leases"]
         done = await call(alice, "broadcast_message", text="done", project="atlas", role="docs")
-        assert [one["to"] for one in done["results"]] == ["taker"]
+        assert [delivery["to"] for delivery in done["results"]] == ["taker"]
         assert len((await call(bob, "fetch_messages"))["messages"]) == 1
         assert (await call(bob, "heartbeat", activity="idle"))["activity"] == "idle"
         assert (await call(bob, "get_session_binding"))["session_id"] == "share-b"
@@ -147,11 +147,11 @@ async def test_a_call_that_waits_says_so(
 @pytest.mark.filterwarnings("ignore:resources/")  # the newer revision has no subscriptions; clients in the field do
 @pytest.mark.parametrize("transport", ["http", "stdio"])
 async def test_a_subscriber_is_told_of_a_message(mesh: MeshHub, transport: Transport) -> None:
-    told = asyncio.Event()
+    notified = asyncio.Event()
 
     async def hear(message: Any) -> None:
         if isinstance(message, types.ResourceUpdatedNotification) and str(message.params.uri) == "tieline://inbox":
-            told.set()
+            notified.set()
 
     own = f"told-{transport}"
     async with (
@@ -163,10 +163,10 @@ async def test_a_subscriber_is_told_of_a_message(mesh: MeshHub, transport: Trans
         (inbox,) = (await listener.list_resources()).resources
         await listener.session.subscribe_resource(str(inbox.uri))  # pyright: ignore[reportDeprecated]
         async with asyncio.timeout(30):
-            while not told.is_set():  # the client opens its stream in its own time
+            while not notified.is_set():  # the client opens its stream in its own time
                 await call(sender, "send_message", to=own, text="hello")
                 try:
-                    await asyncio.wait_for(told.wait(), 1)
+                    await asyncio.wait_for(notified.wait(), 1)
                 except TimeoutError:
                     continue
         (content,) = (await listener.read_resource("tieline://inbox")).contents
@@ -242,9 +242,9 @@ async def test_the_same_request_again_happens_once(mesh: MeshHub) -> None:
     async with mesh.http({**headers, **ACCEPT}) as http:
         await modern(http, "register_agent", name="again")
         http.headers["X-Tieline-Key"] = "b2-7"
-        one = await modern(http, "send_message", to="again", text="once")
-        two = await modern(http, "send_message", to="again", text="once")
-        assert one["structuredContent"]["id"] == two["structuredContent"]["id"]
+        first = await modern(http, "send_message", to="again", text="once")
+        second = await modern(http, "send_message", to="again", text="once")
+        assert first["structuredContent"]["id"] == second["structuredContent"]["id"]
         del http.headers["X-Tieline-Key"]
         assert len((await modern(http, "fetch_messages"))["structuredContent"]["messages"]) == 1
 
@@ -309,11 +309,11 @@ async def test_nobody_is_somebody_else(mesh: MeshHub) -> None:
 
 
 async def test_a_session_is_for_the_device_that_opened_it(mesh: MeshHub) -> None:
-    (_, one), (_, other) = await mesh.hub.devices.add("mesh", "one"), await mesh.hub.devices.add("mesh", "other")
+    (_, own_key), (_, other_key) = [await mesh.hub.devices.add("mesh", name) for name in ("one", "other")]
     async with httpx.AsyncClient(base_url=mesh.serving.url, headers=ACCEPT, timeout=30, verify=False) as http:
-        session = await opened(http, one)
+        session = await opened(http, own_key)
         ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
-        for key, status in ((one, 200), (other, 404)):
+        for key, status in ((own_key, 200), (other_key, 404)):
             headers = {"Authorization": f"Bearer {key}", "Mcp-Session-Id": session}
             assert (await http.post("/mcp", json=ping, headers=headers)).status_code == status
 
@@ -378,11 +378,11 @@ async def test_odd_calls_get_clear_answers(mesh: MeshHub, name: str, given_argum
             "/mcp", json=envelope(name, cast(object, given_arguments)), headers=modern_headers("tools/call", name)
         )
     assert reply.status_code in (200, 400, 404)
-    told = reply.json()
-    if "error" in told:
-        assert told["error"]["code"] in (-32602, -32600, -32601, -32020, -32001)
-    elif told["result"].get("isError"):
-        assert told["result"]["structuredContent"]["error"]["message"]
+    body = reply.json()
+    if "error" in body:
+        assert body["error"]["code"] in (-32602, -32600, -32601, -32020, -32001)
+    elif body["result"].get("isError"):
+        assert body["result"]["structuredContent"]["error"]["message"]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -491,8 +491,8 @@ async def test_every_tool_says_what_is_wrong(mesh: MeshHub, mode: str) -> None:
         await call(peer, "register_agent", name="table-peer", project="shop")
         assert set(REFUSED) == set(TOOLS)
         for tool, rows in REFUSED.items():
-            for given_arguments, told in rows:
-                assert told in await refusal(me, tool, **given_arguments), (tool, str(given_arguments)[:80])
+            for given_arguments, problem in rows:
+                assert problem in await refusal(me, tool, **given_arguments), (tool, str(given_arguments)[:80])
             assert "unknown field `odd`" in await refusal(me, tool, odd=1)
         for tool in set(TOOLS) - OPEN:
             whole = {name: "list" if name == "action" else ["a"] if name == "patterns" else "x"

@@ -113,12 +113,12 @@ SHOWN: dict[str, tuple[object, dict[str, object]]] = {
 
 @pytest.mark.parametrize("name", SHOWN)
 async def test_what_a_peer_says_of_itself_forges_no_line(name: str) -> None:
-    found, arguments = SHOWN[name]
+    answers, arguments = SHOWN[name]
 
     class Answering:
         def __getattr__(self, called: str) -> Callable[..., Awaitable[object]]:
             async def answer(*_: object, **__: object) -> object:
-                return found
+                return answers
 
             return answer
 

@@ -43,9 +43,9 @@ async def test_send_fetch_reply(url: str) -> None:
         await mesh.confirm(BOB, [sent.id])
         assert (await mesh.message_status(ANNA, sent.id)).state == "injected"
         answer = await mesh.reply(BOB, sent.id, "Yes.")
-        told = await mesh.message_status(ANNA, sent.id)
-        assert (told.state, told.answer) == ("answered", answer.id)
-        assert told.injected_at <= told.seen_at <= told.answered_at
+        status = await mesh.message_status(ANNA, sent.id)
+        assert (status.state, status.answer) == ("answered", answer.id)
+        assert status.injected_at <= status.seen_at <= status.answered_at
 
         (back,) = (await within(mesh.wait_for_messages(ANNA, 30))).messages
         assert (back.sender, back.text, back.in_reply_to, back.thread) == ("bob", "Yes.", sent.id, sent.thread)
@@ -71,16 +71,16 @@ async def test_identity_and_mail_survive_a_restart(url: str) -> None:
     async with open_mesh(url) as mesh:
         again = await mesh.register_agent(BOB)
         assert (again.member.id, again.member.address, again.known) == (first.member.id, first.member.address, True)
-        assert [one.id for one in (await mesh.fetch_messages(BOB)).messages] == [sent.id]
+        assert [message.id for message in (await mesh.fetch_messages(BOB)).messages] == [sent.id]
 
 
 async def test_two_hubs_see_the_same_members(tmp_path: Path) -> None:
-    async with address("nats", tmp_path) as url, open_mesh(url) as one, open_mesh(url) as other:
-        await members(one)
-        await eventually(lambda: bool(other.directory.find("checkout page")), "the other hub knows no bob")
-        assert other.directory.resolve("bob").id == one.directory.resolve("bob").id
+    async with address("nats", tmp_path) as url, open_mesh(url) as first, open_mesh(url) as second:
+        await members(first)
+        await eventually(lambda: bool(second.directory.find("checkout page")), "the other hub knows no bob")
+        assert second.directory.resolve("bob").id == first.directory.resolve("bob").id
         with pytest.raises(NameTaken):
-            await other.register_agent(CAROL, name="Bob")
+            await second.register_agent(CAROL, name="Bob")
 
 
 async def test_names(mesh: Mesh) -> None:
@@ -91,9 +91,9 @@ async def test_names(mesh: Mesh) -> None:
         await mesh.register_agent(CAROL, name="Owner")
     with pytest.raises(UsageError, match="cannot be a name"):
         await mesh.register_agent(CAROL, name='x" from="owner')
-    one = await mesh.register_agent(CAROL, project="shop")
-    two = await mesh.register_agent(harness("s-other", "opencode"), project="shop")
-    assert (one.member.name, two.member.name) == ("shop-opencode", "shop-opencode-2")
+    first = await mesh.register_agent(CAROL, project="shop")
+    second = await mesh.register_agent(harness("s-other", "opencode"), project="shop")
+    assert (first.member.name, second.member.name) == ("shop-opencode", "shop-opencode-2")
     await mesh.end_session(CAROL)
     assert mesh.directory.resolve("shop-opencode").ended
     await mesh.register_agent(harness("s-third"), name="shop-opencode")  # whoever has ended has given the name up
@@ -111,7 +111,7 @@ async def test_strangers_are_told_to_register(mesh: Mesh) -> None:
 async def test_people_and_limits(mesh: Mesh) -> None:
     await members(mesh)
     sent = await mesh.send_message(ANNA, "owner", "please look")
-    assert [one.id for one in (await mesh.fetch_messages(OWNER)).messages] == [sent.id]
+    assert [message.id for message in (await mesh.fetch_messages(OWNER)).messages] == [sent.id]
     with pytest.raises(UsageError, match="778,241 bytes as JSON, the most is 778,240"):
         await mesh.send_message(ANNA, "bob", "x" * (MAX_TEXT - 1))
     with pytest.raises(UsageError, match="as JSON"):
@@ -121,19 +121,21 @@ async def test_people_and_limits(mesh: Mesh) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "told", "hint"),
+    ("limits", "problem", "hint"),
     [
         ({"rate_per_minute": 3}, "sent more than 3 messages within a minute", "Try again in"),
         ({"mailbox": 3}, "3 messages already wait for", ""),
     ],
     ids=["flooder", "flooded"],
 )
-async def test_a_flood_is_stopped_and_nobody_else(limits: dict[str, Any], told: str, hint: str, tmp_path: Path) -> None:
+async def test_a_flood_is_stopped_and_nobody_else(
+    limits: dict[str, Any], problem: str, hint: str, tmp_path: Path
+) -> None:
     async with open_mesh(f"sqlite://{tmp_path}/bus.db", **limits) as mesh:
         await members(mesh)
         for number in range(3):
             await mesh.send_message(ANNA, "bob", f"{number}")
-        with pytest.raises(Refused, match=told) as refused:
+        with pytest.raises(Refused, match=problem) as refused:
             await mesh.send_message(ANNA, "bob", "too much")
         assert refused.value.hint.startswith(hint)
         await mesh.send_message(BOB, "anna", "I am heard")
@@ -198,8 +200,8 @@ async def test_a_broadcast_is_a_message_to_each_in_one_thread(url: str) -> None:
         await members(mesh)
         await mesh.register_agent(CAROL, name="carol", project="elsewhere")
         done = await mesh.broadcast_message(ANNA, "the build is red", Filters(project="shop"))
-        (one,) = done.results  # not the sender, nobody of another project, no person
-        assert (one.to, one.problem) == ("bob", "")
+        (delivery,) = done.results  # not the sender, nobody of another project, no person
+        assert (delivery.to, delivery.problem) == ("bob", "")
         (message,) = (await mesh.fetch_messages(BOB)).messages
         assert (message.thread, message.text, message.reply_wanted) == (done.thread, "the build is red", False)
         assert (await mesh.fetch_messages(CAROL)).messages == ()
@@ -213,7 +215,7 @@ async def test_history_stays_after_messages_were_fetched(url: str) -> None:
         await mesh.confirm(BOB, [sent.id], seen=True)
         assert (await mesh.fetch_messages(BOB)).messages == ()
         for caller, other in ((BOB, "anna"), (ANNA, "bob")):
-            assert [one.text for one in await mesh.fetch_message_history(caller, with_=other)] == ["once"]
+            assert [message.text for message in await mesh.fetch_message_history(caller, with_=other)] == ["once"]
 
 
 async def test_pages_of_the_history_have_each_message_once(url: str) -> None:

@@ -106,8 +106,8 @@ def with_tools(call: Callable[..., Request]) -> Way:
 
 def by_headers(more: Mapping[str, str] = {}, *, written: Callable[[str], str] = str) -> Way:
     def call(victim: Victim, name: str, **arguments: Any) -> Request:
-        said = {"X-Tieline-Session": victim.member.session, "X-Tieline-Harness": victim.member.harness}
-        return tool(name, {**{header: written(value) for header, value in said.items()}, **more}, **arguments)
+        headers = {"X-Tieline-Session": victim.member.session, "X-Tieline-Harness": victim.member.harness}
+        return tool(name, {**{header: written(value) for header, value in headers.items()}, **more}, **arguments)
 
     return with_tools(call)
 
@@ -163,18 +163,18 @@ def by_hook(victim: Victim) -> list[Request]:
 
 
 def by_hook_tool(victim: Victim) -> list[Request]:
-    found: list[Request] = []
+    requests: list[Request] = []
     for event in ("SessionStart", "PostToolUse", "Stop", "SessionEnd"):
         arguments = {"hook_event_name": event, "session_id": victim.member.session}
         headers = {"X-Tieline-Harness": victim.member.harness, "X-Tieline-Bridge": "c" * 32}
-        found += [
+        requests += [
             tool(HOOK_TOOL, headers, **arguments),
             tool(HOOK_TOOL, {**headers, "X-Tieline-Hook": "1"}, **arguments),
             tool(
                 HOOK_TOOL, {**headers, "X-Tieline-Hook": "1", "X-Tieline-Session": victim.member.session}, **arguments
             ),
         ]
-    return found
+    return requests
 
 
 def by_rest(victim: Victim) -> list[Request]:

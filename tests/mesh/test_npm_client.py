@@ -50,4 +50,4 @@ async def test_a_client_from_npm_talks_over_both_transports(tmp_path: Path) -> N
     (answer,) = seen["answer"]["value"]["messages"]
     assert answer["in_reply_to"] == message["id"] and "over stdio" in answer["text"]
     assert seen["status"]["value"]["state"] == "answered"
-    assert [one["error"] for one in seen["refused"]] == [True, True]
+    assert [refusal["error"] for refusal in seen["refused"]] == [True, True]

@@ -32,24 +32,26 @@ def meant(pattern: str) -> set[str]:
     return {path for path in PATHS if re.match(f"{expression}", f"{path}/")}
 
 
-def _piece(found: re.Match[str]) -> str:
-    text = found[0]
+def _piece(match: re.Match[str]) -> str:
+    text = match[0]
     if text.startswith("["):
-        return f"[{'^' if found[1] else ''}{found[2]}]"
+        return f"[{'^' if match[1] else ''}{match[2]}]"
     return {"*": "[^/]*", "?": "[^/]"}.get(text, text)
 
 
-@given(one=PATTERNS, other=PATTERNS)
-def test_patterns_that_mean_a_common_path_overlap(one: str, other: str) -> None:
-    assert overlap(one, other) == overlap(other, one)
-    if meant(one) & meant(other):
-        assert overlap(one, other)
+@given(pattern=PATTERNS, other=PATTERNS)
+def test_patterns_that_mean_a_common_path_overlap(pattern: str, other: str) -> None:
+    assert overlap(pattern, other) == overlap(other, pattern)
+    if meant(pattern) & meant(other):
+        assert overlap(pattern, other)
 
 
-@given(one=st.lists(st.sampled_from(NAMES), min_size=1, max_size=4), other=st.lists(st.sampled_from(NAMES), min_size=1))
-def test_plain_paths_overlap_when_one_is_within_the_other(one: list[str], other: list[str]) -> None:
-    within = one[: len(other)] == other or other[: len(one)] == one
-    assert overlap("/".join(one), "/".join(other)) == within
+@given(
+    path=st.lists(st.sampled_from(NAMES), min_size=1, max_size=4), other=st.lists(st.sampled_from(NAMES), min_size=1)
+)
+def test_plain_paths_overlap_when_one_is_within_the_other(path: list[str], other: list[str]) -> None:
+    within = path[: len(other)] == other or other[: len(path)] == path
+    assert overlap("/".join(path), "/".join(other)) == within
 
 
 @pytest.mark.parametrize("outside", ["/etc/passwd", "../x", "a/../../x", "~/x", "..", "", "a\0b"])
@@ -66,7 +68,7 @@ async def test_a_conflict_names_the_holder_and_reserves_nothing(url: str) -> Non
         assert len((await mesh.reserve_paths(anna, ["src/parser/**", "docs/*.md"], note="a rewrite")).leases) == 2
         refused = await mesh.reserve_paths(bob, ["tests", "src/parser/lexer.py"])
         assert refused.leases == ()
-        assert [(one.holder_name, one.pattern, one.note) for one in refused.conflicts] == [
+        assert [(conflict.holder_name, conflict.pattern, conflict.note) for conflict in refused.conflicts] == [
             ("anna", "src/parser/**", "a rewrite")
         ]
         assert [lease.holder_name for lease in await mesh.path_leases.list("shop")] == ["anna", "anna"]
@@ -83,5 +85,5 @@ async def test_of_two_hubs_at_once_one_gets_the_path(tmp_path: Path) -> None:
                 for number, mesh in enumerate([here, there] * 3)
             )
         )
-    assert sum(bool(one.leases) for one in made) == 1
-    assert all(one.conflicts for one in made if not one.leases)
+    assert sum(bool(reservation.leases) for reservation in made) == 1
+    assert all(reservation.conflicts for reservation in made if not reservation.leases)

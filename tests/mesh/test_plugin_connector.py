@@ -32,7 +32,7 @@ class RecordedConnector(PluginConnector):
         return self.whole
 
 
-class Told:
+class RecordingObserver:
     """An observer that keeps what it is told, and may fail."""
 
     def __init__(self) -> None:
@@ -53,15 +53,15 @@ class Told:
 
 
 @asynccontextmanager
-async def opened(told: Told, *, refresh_s: float = 60.0) -> AsyncGenerator[RecordedConnector, None]:
+async def opened(observer: RecordingObserver, *, refresh_s: float = 60.0) -> AsyncGenerator[RecordedConnector, None]:
     connector = RecordedConnector({}, ending_s=0.05, refresh_s=refresh_s)
-    async with connector.open(told):
+    async with connector.open(observer):
         yield connector
 
 
 def report(connector: PluginConnector, link: PluginLink, *sessions: tuple[str, Activity]) -> None:
-    told = tuple(PluginSession(id=id, cwd="/home/me/shop", activity=activity) for id, activity in sessions)
-    assert connector.report(PluginReport(link=link.id, sessions=told))
+    plugin_sessions = tuple(PluginSession(id=id, cwd="/home/me/shop", activity=activity) for id, activity in sessions)
+    assert connector.report(PluginReport(link=link.id, sessions=plugin_sessions))
 
 
 async def text_of(link: PluginLink) -> PluginText:
@@ -71,42 +71,42 @@ async def text_of(link: PluginLink) -> PluginText:
 
 
 async def test_sessions_are_told_as_they_change_and_end() -> None:
-    told = Told()
-    async with opened(told) as connector:
+    observer = RecordingObserver()
+    async with opened(observer) as connector:
         with connector.connect() as link:
             report(connector, link, ("s-1", "idle"))
-            assert await told.next() == ("changed", SESSION)
+            assert await observer.next() == ("changed", SESSION)
             report(connector, link, ("s-1", "working"), ("s-2", "idle"))
-            kind, session = await told.next()
+            kind, session = await observer.next()
             assert (kind, session.session, session.activity) == ("changed", "s-1", "working")
-            assert (await told.next())[1].session == "s-2"
+            assert (await observer.next())[1].session == "s-2"
             report(connector, link, ("s-1", "working"))
-            kind, session = await told.next()
+            kind, session = await observer.next()
             assert (kind, session.session) == ("ended", "s-2")
-        kind, session = await told.next()
+        kind, session = await observer.next()
         assert (kind, session.session) == ("ended", "s-1")
-        assert told.news.empty()
+        assert observer.news.empty()
 
 
 async def test_a_plugin_that_comes_back_at_once_has_not_ended() -> None:
-    told = Told()
-    async with opened(told) as connector:
+    observer = RecordingObserver()
+    async with opened(observer) as connector:
         with connector.connect() as link:
             report(connector, link, ("s-1", "idle"))
-            await told.next()
+            await observer.next()
         with connector.connect() as again:
             report(connector, again, ("s-1", "idle"), ("s-2", "idle"))
-            assert (await told.next())[1].session == "s-2"
+            assert (await observer.next())[1].session == "s-2"
             assert not connector.report(PluginReport(link=link.id)), "a link that is over"
             report(connector, again)
-            assert {(await told.next())[1].session for _ in range(2)} == {"s-1", "s-2"}
+            assert {(await observer.next())[1].session for _ in range(2)} == {"s-1", "s-2"}
 
 
 async def test_it_is_looked_again_until_every_plugin_that_runs_has_told_what_it_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(plugin_connector, "FIRST_LOOK_S", 0.05)
-    async with opened(Told()) as connector:
+    async with opened(RecordingObserver()) as connector:
         connector.whole = False
         assert await within(connector.looks.get()) == (set(), set())
         with connector.connect(7) as link:
@@ -126,17 +126,17 @@ async def test_it_is_looked_again_until_every_plugin_that_runs_has_told_what_it_
 
 
 async def test_what_could_not_be_told_is_told_again_and_the_living_are_told_now_and_then() -> None:
-    told = Told()
-    told.failures = 1
-    async with opened(told, refresh_s=0.2) as connector:
+    observer = RecordingObserver()
+    observer.failures = 1
+    async with opened(observer, refresh_s=0.2) as connector:
         with connector.connect() as link:
             report(connector, link, ("s-1", "idle"))
-            assert await told.next() == ("changed", SESSION)
-            assert await told.next() == ("changed", SESSION)
+            assert await observer.next() == ("changed", SESSION)
+            assert await observer.next() == ("changed", SESSION)
 
 
 async def test_a_text_is_handed_over_when_the_plugin_says_so() -> None:
-    async with opened(Told()) as connector:
+    async with opened(RecordingObserver()) as connector:
         with connector.connect() as link:
             report(connector, link, ("s-1", "idle"))
             pushing = asyncio.create_task(connector.push(SESSION, "hello", "alice"))
@@ -149,7 +149,7 @@ async def test_a_text_is_handed_over_when_the_plugin_says_so() -> None:
 
 
 async def test_a_text_that_the_harness_does_not_take_is_not_handed_over() -> None:
-    async with opened(Told()) as connector:
+    async with opened(RecordingObserver()) as connector:
         with pytest.raises(Unreachable, match="no plugin"):
             await connector.push(SESSION, "hello", "alice")
         with connector.connect() as link:
@@ -169,7 +169,7 @@ async def test_a_silent_plugin_and_too_many_are_bounded(monkeypatch: pytest.Monk
     monkeypatch.setattr(plugin_connector, "HAND_OVER_S", 0.05)
     monkeypatch.setattr(plugin_connector, "MAX_LINKS", 1)
     monkeypatch.setattr(plugin_connector, "MAX_COMMANDS", 3)
-    async with opened(Told()) as connector:
+    async with opened(RecordingObserver()) as connector:
         with connector.connect() as link:
             report(connector, link, ("s-1", "idle"))
             for _ in range(3):
@@ -182,7 +182,7 @@ async def test_a_silent_plugin_and_too_many_are_bounded(monkeypatch: pytest.Monk
 
 
 async def test_the_latest_link_of_a_session_gets_its_texts() -> None:
-    async with opened(Told()) as connector:
+    async with opened(RecordingObserver()) as connector:
         with connector.connect() as first, connector.connect() as second:
             report(connector, first, ("s-1", "idle"))
             report(connector, second, ("s-1", "idle"))
@@ -194,15 +194,15 @@ async def test_the_latest_link_of_a_session_gets_its_texts() -> None:
 
 
 async def test_who_connects_later_from_another_process_gets_nothing_of_a_session() -> None:
-    told = Told()
-    async with terminal("") as one, terminal("") as other, opened(told) as connector:
-        with connector.connect(one.pid) as first, connector.connect(other.pid) as later:
+    observer = RecordingObserver()
+    async with terminal("") as process, terminal("") as other, opened(observer) as connector:
+        with connector.connect(process.pid) as first, connector.connect(other.pid) as later:
             report(connector, first, ("s-1", "idle"))
-            _, session = await told.next()
-            assert session.process == one.pid
+            _, session = await observer.next()
+            assert session.process == process.pid
             report(connector, later, ("s-1", "working"))
             assert connector.link_of("s-1") is first
-            with connector.connect(one.pid) as again:  # its stream broke, and the hub has not seen it yet
+            with connector.connect(process.pid) as again:  # its stream broke, and the hub has not seen it yet
                 report(connector, again, ("s-1", "idle"))
                 assert connector.link_of("s-1") is again
             report(connector, first)

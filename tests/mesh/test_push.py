@@ -359,10 +359,10 @@ async def test_what_met_a_turn_that_had_just_begun_is_unread_again_when_the_sess
 
 
 @pytest.mark.parametrize(
-    ("in_history", "told", "after_its_end"), [(True, "seen", "seen"), (False, "injected", "stored")]
+    ("in_history", "state", "after_its_end"), [(True, "seen", "seen"), (False, "injected", "stored")]
 )
 async def test_what_a_turn_took_up_before_the_push_was_over_is_seen(
-    tmp_path: Path, in_history: bool, told: str, after_its_end: str
+    tmp_path: Path, in_history: bool, state: str, after_its_end: str
 ) -> None:
     """The turn ended meanwhile, and no other sign follows: the session's history tells."""
     working = replace(ALICE, activity="working")
@@ -375,7 +375,7 @@ async def test_what_a_turn_took_up_before_the_push_was_over_is_seen(
         at.connector.history = {id} if in_history else set()
         await at.pusher.changed(ALICE)
         at.connector.go_on.set()
-        await at.reaches(id, told)
+        await at.reaches(id, state)
         await at.pusher.ended(ALICE)
         assert await at.state(id) == after_its_end
 
@@ -451,13 +451,13 @@ async def test_the_end_leaves_no_push_behind(tmp_path: Path, activity: str) -> N
 
 async def test_each_receiver_is_pushed_to_through_its_own_harness(tmp_path: Path) -> None:
     """A broadcast, too; and nobody else's way is tried for a harness that has none."""
-    one, other = RecordingConnector("idle_wake"), RecordingConnector("idle_wake")
-    other.harness = "another"
+    first, second = RecordingConnector("idle_wake"), RecordingConnector("idle_wake")
+    second.harness = "another"
     async with (
         open_bus(f"sqlite://{tmp_path / 'bus.db'}") as bus,
         Relay(bus, Config()) as relay,
         Mesh(bus, relay, machine="here") as mesh,
-        Pusher(mesh, [one, other], relay.subscribe, settle_s=0.02) as pusher,
+        Pusher(mesh, [first, second], relay.subscribe, settle_s=0.02) as pusher,
     ):
         await pusher.changed(ALICE)
         await pusher.changed(HarnessSession(harness="another", session="s-2", cwd="/", activity="idle"))
@@ -469,7 +469,7 @@ async def test_each_receiver_is_pushed_to_through_its_own_harness(tmp_path: Path
                 await until(
                     relay, result.message.id, lambda receipt: any(step.state == "injected" for step in receipt.steps)
                 )
-        assert [[session for session, _ in connector.pushed] for connector in (one, other)] == [["s-1"], ["s-2"]]
+        assert [[session for session, _ in connector.pushed] for connector in (first, second)] == [["s-1"], ["s-2"]]
         assert mesh.mailbox.unread(without.address) == 1
 
 

@@ -129,16 +129,16 @@ async def test_a_repositorys_settings_run_nothing_where_commands_are_not_allowed
         options = {"preset": rig.preset, "command": command, "trust_repository": trusted}
         rig.play([Call("Read", {"file_path": str(secret)})], [Run("touch made.txt")], [Say("Done.")])
         driver = acp.create(rig.preset, options)
-        opening = open_session(driver, cwd=hostile.place, policy=policy, on_ask=decide, **rig.options)
+        opening = open_session(driver, cwd=hostile.path, policy=policy, on_ask=decide, **rig.options)
         async with opening as session:
             seen = await collect(session.turn("go"))
         heard = rig.heard()
     assert bool(hostile.ran) == trusted, "so each test shows that the other one shows something"
     if not trusted:
         assert [ask.capability for ask in asked] == (["shell"] if policy.shell == "ask" else [])
-        assert (hostile.place / "made.txt").exists() == (policy.shell == "ask")
-        (told,) = [event.message for event in of(seen, Warning) if "left out" in event.message]
-        assert ".claude/settings.json, .claude/settings.local.json, .mcp.json. If you trust it: trust_repo" in told
+        assert (hostile.path / "made.txt").exists() == (policy.shell == "ask")
+        (warning,) = [event.message for event in of(seen, Warning) if "left out" in event.message]
+        assert ".claude/settings.json, .claude/settings.local.json, .mcp.json. If you trust it: trust_repo" in warning
     assert WORDS in heard, "its instructions are text"
     assert "A secret of the place." not in heard, "what a repository denies holds"
 
@@ -157,12 +157,12 @@ async def test_each_start_of_claude_code_leaves_the_repositorys_settings_out(tmp
         rig.play([Say("Done.")])
         env = {**rig.options["env"], "CLAUDE_CODE_EXECUTABLE": str(recorder)}
         options: dict[str, Any] = {**rig.options, "env": env}
-        async with open_session(rig.driver, cwd=hostile.place, **options) as session:
+        async with open_session(rig.driver, cwd=hostile.path, **options) as session:
             assert done(await collect(session.turn("go"))).status == "success"
-    told = starts.read_text().splitlines()
-    assert any("auth status" in line for line in told), "it asks who is signed in"
-    assert any("stream-json" in line for line in told), "and works"
-    assert [line for line in told if not line.startswith("--setting-sources user ")] == []
+    commands = starts.read_text().splitlines()
+    assert any("auth status" in line for line in commands), "it asks who is signed in"
+    assert any("stream-json" in line for line in commands), "and works"
+    assert [line for line in commands if not line.startswith("--setting-sources user ")] == []
     assert hostile.ran == set()
 
 

@@ -39,12 +39,12 @@ async def test_a_terminal_is_read_and_what_it_asks_is_shown_until_it_is_decided_
         project, play = at.home.project, at.home.rig.play
         play([Say("Hello.")])
         await terminal.submit("say hello")
-        told = await turn(at, terminal, 1, "Hello.")
+        events = await turn(at, terminal, 1, "Hello.")
         session = await at.session("attached", "idle", 1)
         assert (session.agent, session.cwd, session.remote) == ("copilot", str(project), ())
-        assert kinds(told) == ["TurnStarted", "Init", "Text", "Done"]
-        assert isinstance(told[0], TurnStarted) and told[0].prompt == "say hello"
-        assert isinstance(done := told[-1], Done)
+        assert kinds(events) == ["TurnStarted", "Init", "Text", "Done"]
+        assert isinstance(events[0], TurnStarted) and events[0].prompt == "say hello"
+        assert isinstance(done := events[-1], Done)
         assert (done.status, done.text, done.native_id, done.usage) == (
             "success", "Hello.", session.native_id, "complete",
         )  # fmt: skip
@@ -66,9 +66,9 @@ async def test_a_terminal_is_read_and_what_it_asks_is_shown_until_it_is_decided_
         await eventually((project / "begun").exists, "its tool does not run", timeout=BOUND)
         assert await at.client.asks() == []
         (project / "go").touch()
-        told = await turn(at, terminal, 2, "It was allowed.")
-        assert kinds(told) == ["TurnStarted", "Text", "ToolUse", "Ask", "Answer", "ToolResult", "Text", "Done"]
-        assert answers(told) == [("terminal", "allow")]
+        events = await turn(at, terminal, 2, "It was allowed.")
+        assert kinds(events) == ["TurnStarted", "Text", "ToolUse", "Ask", "Answer", "ToolResult", "Text", "Done"]
+        assert answers(events) == [("terminal", "allow")]
 
         # Denied: that ends the turn, and is neither a success nor an interruption.
         play([Write(str(project / "new.txt"), "hello\n")])
@@ -77,11 +77,11 @@ async def test_a_terminal_is_read_and_what_it_asks_is_shown_until_it_is_decided_
         ask = await at.ask()
         assert isinstance(ask.ask.action, Edit) and "+hello" in ask.ask.action.diff
         await terminal.answer(ASKED, "Escape")
-        told = await turn(at, terminal, 3, status="failed")
-        assert kinds(told) == ["TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "Error", "Done"]
-        assert answers(told) == [("terminal", "deny")]
-        assert isinstance(denied := told[-3], ToolResult) and denied.status == "denied"
-        assert isinstance(error := told[-2], Error) and error.code == "denied"
+        events = await turn(at, terminal, 3, status="failed")
+        assert kinds(events) == ["TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "Error", "Done"]
+        assert answers(events) == [("terminal", "deny")]
+        assert isinstance(denied := events[-3], ToolResult) and denied.status == "denied"
+        assert isinstance(error := events[-2], Error) and error.code == "denied"
         assert not (project / "new.txt").exists()
 
         # An address is shown whole.
@@ -91,8 +91,8 @@ async def test_a_terminal_is_read_and_what_it_asks_is_shown_until_it_is_decided_
         ask = await at.ask()
         assert isinstance(ask.ask.action, Fetch) and ask.ask.action.url == "http://127.0.0.1:9/page?whole=1"
         await terminal.answer(ASKED, "Enter")
-        told = await turn(at, terminal, 4, "It is not there.")
-        assert answers(told) == [("terminal", "allow")]
+        events = await turn(at, terminal, 4, "It is not there.")
+        assert answers(events) == [("terminal", "allow")]
 
         # A question is shown as one.
         play(inquiring("copilot", "Which colour?", ("red", "blue")), [Say("Red it is.")])
@@ -101,22 +101,22 @@ async def test_a_terminal_is_read_and_what_it_asks_is_shown_until_it_is_decided_
         assert question.ask.kind == "question" and question.ask.questions[0].text == "Which colour?"
         assert [choice.label for choice in question.ask.questions[0].choices] == ["red", "blue"]
         await terminal.answer("Which colour?", "Enter")
-        told = await turn(at, terminal, 5, "Red it is.")
-        assert answers(told) == [("terminal", "allow")]
+        events = await turn(at, terminal, 5, "Red it is.")
+        assert answers(events) == [("terminal", "allow")]
 
         # Interrupted in the middle of an answer.
         play([Say("Half an answer"), Stall()])
         await terminal.submit("say something long")
         await terminal.shows("Half an answer")
         await interrupt(terminal)
-        told = await turn(at, terminal, 6)
-        assert isinstance(done := told[-1], Done) and done.status == "interrupted"
+        events = await turn(at, terminal, 6)
+        assert isinstance(done := events[-1], Done) and done.status == "interrupted"
 
         # An error of its model is one.
         play([Fail(400, "scripted refusal")])
         await terminal.submit("try")
-        told = await turn(at, terminal, 7, status="failed")
-        assert isinstance(done := told[-1], Done) and done.status == "error" and "scripted refusal" in done.error
+        events = await turn(at, terminal, 7, status="failed")
+        assert isinstance(done := events[-1], Done) and done.status == "error" and "scripted refusal" in done.error
 
 
 async def interrupt(terminal: TmuxTerminal) -> None:
@@ -138,13 +138,13 @@ async def test_words_in_a_turn_are_told(tmp_path: Path) -> None:
         await terminal.submit("run it")
         await eventually((at.home.project / "begun").exists, "its tool does not run", timeout=BOUND)
         await terminal.submit("words in between")
-        told = await turn(at, terminal, 1, "I have read them.")
-        assert Status(SAID, "words in between") in told
-        assert isinstance(done := told[-1], Done) and (done.status, done.text) == ("success", "I have read them.")
+        events = await turn(at, terminal, 1, "I have read them.")
+        assert Status(SAID, "words in between") in events
+        assert isinstance(done := events[-1], Done) and (done.status, done.text) == ("success", "I have read them.")
         at.home.rig.play([Say("It is over.")])
         (at.home.project / "go").touch()
-        told = await turn(at, terminal, 2, "It is over.")
-        assert isinstance(done := told[-1], Done) and (done.status, done.text) == ("success", "It is over.")
+        events = await turn(at, terminal, 2, "It is over.")
+        assert isinstance(done := events[-1], Done) and (done.status, done.text) == ("success", "It is over.")
 
 
 async def test_what_it_tells_is_what_the_table_says(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ async def test_a_repositorys_settings_run_nothing(tmp_path: Path) -> None:
     async with KimiRig(tmp_path / "home", MORE) as rig:
         (tmp_path / "home/.kimi-code/mcp.json").write_text(json.dumps(server("own")))
         rig.play([Run(f"until test -e {tmp_path}/ran/own; do sleep 0.1; done")], [Say("Done.")])
-        opening = open_session(rig.driver, cwd=hostile.place, policy="full", **rig.options)
+        opening = open_session(rig.driver, cwd=hostile.path, policy="full", **rig.options)
         async with opening as session:
             await collect(session.turn("go"))
     assert hostile.ran == {"own"}

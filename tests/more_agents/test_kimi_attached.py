@@ -69,10 +69,10 @@ async def test_a_terminal_is_read_and_what_it_asks_is_shown_until_it_is_decided_
         assert isinstance(ask.ask.action, Command) and ask.ask.action.command == "touch below"
         assert ask.ask.at_terminal == ANSWER_THERE
         await terminal.answer(QUESTIONS["kimi"], "Enter")
-        told = await turn(at, terminal, turns + 1, "It was delegated.")
-        assert kinds(told) == ["TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "Text", "Done"]
-        assert answers(told) == [("terminal", "allow")]
-        assert isinstance(done := told[-1], Done) and done.usage == "partial"
+        events = await turn(at, terminal, turns + 1, "It was delegated.")
+        assert kinds(events) == ["TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "Text", "Done"]
+        assert answers(events) == [("terminal", "allow")]
+        assert isinstance(done := events[-1], Done) and done.usage == "partial"
 
         await KIMI.decides_once(at, terminal, turns + 1)
 

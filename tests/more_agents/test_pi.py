@@ -96,13 +96,13 @@ class TestPi(DriverContract, PolicyContract):
         )
         hostile.write("AGENTS.md", WORDS)
         home = Path(rig.options["env"]["HOME"])
-        (home / ".pi/agent/trust.json").write_text(json.dumps({str(hostile.place): True}))
+        (home / ".pi/agent/trust.json").write_text(json.dumps({str(hostile.path): True}))
         rig.play([Run("touch made.txt")], [Say("Done.")])
-        opening = self.session(rig, hostile.place, policy=given, on_ask=allows)
+        opening = self.session(rig, hostile.path, policy=given, on_ask=allows)
         async with opening as session:
             await collect(session.turn("touch it"))
         assert hostile.ran == ({"found", "named", "package", "prefix"} if free else set())
-        assert (hostile.place / "made.txt").exists() == (free or given.shell == "ask")
+        assert (hostile.path / "made.txt").exists() == (free or given.shell == "ask")
         assert WORDS in rig.heard(), "its instructions are text"
 
     async def test_a_command_of_an_extension_ends_its_turn(self, rig: PiRig, cwd: Path) -> None:

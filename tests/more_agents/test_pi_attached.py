@@ -39,18 +39,18 @@ async def test_it_tells_what_the_table_says(tmp_path: Path) -> None:
 async def turn(at: Person, count: int) -> list[Event]:
     """The events of the `count`-th turn, once it is over. Each event is told once."""
     session = await at.session("attached", "idle", count)
-    told = await at.log(session.id)
-    ids = [(event.type, event.id) for event in told if isinstance(event, ToolUse | ToolResult | TurnStarted)]
-    ids += [(event.type, event.item) for event in told if isinstance(event, Text)]
+    events = await at.log(session.id)
+    ids = [(event.type, event.id) for event in events if isinstance(event, ToolUse | ToolResult | TurnStarted)]
+    ids += [(event.type, event.item) for event in events if isinstance(event, Text)]
     assert len(ids) == len(set(ids))
-    assert sum(isinstance(event, Init) for event in told) == 1
-    starts = [place for place, event in enumerate(told) if isinstance(event, TurnStarted)]
+    assert sum(isinstance(event, Init) for event in events) == 1
+    starts = [index for index, event in enumerate(events) if isinstance(event, TurnStarted)]
     assert len(starts) == count
-    return told[starts[-1] :]
+    return events[starts[-1] :]
 
 
-def kinds(told: list[Event]) -> list[str]:
-    return [type(event).__name__ for event in told]
+def kinds(events: list[Event]) -> list[str]:
+    return [type(event).__name__ for event in events]
 
 
 async def test_a_terminal_is_read_and_prompted_steered_and_interrupted_from_elsewhere(tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ async def test_a_terminal_is_read_and_prompted_steered_and_interrupted_from_else
         at.home.rig.play([Say("I will."), Run("echo from the tool")], [Say("It is done.")])
         await terminal.submit("do it")
         await terminal.shows("It is done.")
-        told = await turn(at, 1)
-        assert kinds(told) == ["TurnStarted", "Init", "Text", "ToolUse", "ToolResult", "Text", "Done"]
-        started, done = told[0], told[-1]
+        events = await turn(at, 1)
+        assert kinds(events) == ["TurnStarted", "Init", "Text", "ToolUse", "ToolResult", "Text", "Done"]
+        started, done = events[0], events[-1]
         assert isinstance(started, TurnStarted) and started.prompt == "do it"
         assert isinstance(done, Done)
         assert (done.status, done.text, done.usage) == ("success", "It is done.", "complete")
         assert done.tokens is not None and done.tokens.output
-        (result,) = (event for event in told if isinstance(event, ToolResult))
+        (result,) = (event for event in events if isinstance(event, ToolResult))
         assert (result.status, result.output.strip()) == ("ok", "from the tool")
 
         # Said here: done there. In the middle of the turn it hears one thing more.
@@ -83,8 +83,8 @@ async def test_a_terminal_is_read_and_prompted_steered_and_interrupted_from_else
         await at.client.steer(session.id, "mind the pelican")
         (at.home.project / "go").touch()
         await terminal.shows("The second has ended.")
-        told = await turn(at, 2)
-        assert [event.detail for event in told if isinstance(event, Status) and event.state == SAID] == [
+        events = await turn(at, 2)
+        assert [event.detail for event in events if isinstance(event, Status) and event.state == SAID] == [
             "mind the pelican"
         ]
         assert "mind the pelican" in at.home.rig.heard()
@@ -97,8 +97,8 @@ async def test_a_terminal_is_read_and_prompted_steered_and_interrupted_from_else
         await eventually((at.home.project / "begun").exists, "its tool does not run", timeout=BOUND)
         await at.session("attached", "working", 2)
         await at.client.abort(session.id)
-        told = await turn(at, 3)
-        assert [event.status for event in told if isinstance(event, Done)] == ["interrupted"]
+        events = await turn(at, 3)
+        assert [event.status for event in events if isinstance(event, Done)] == ["interrupted"]
 
 
 async def test_each_event_once_when_the_hub_dies_and_the_terminal_after_it(tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ async def test_each_event_once_when_the_hub_dies_and_the_terminal_after_it(tmp_p
         await terminal.kill()
         closed = await at.session("attached", "closed", 3)
         assert closed.id == session.id
-        told = await at.log(session.id)
-        assert [type(event) for event in told[-4:]] == [ToolUse, ToolResult, Error, Done]
+        events = await at.log(session.id)
+        assert [type(event) for event in events[-4:]] == [ToolUse, ToolResult, Error, Done]
 
         # Resumed in another terminal it is the same session.
         again = await stack.enter_async_context(at.home.terminal("--session", session.native_id))

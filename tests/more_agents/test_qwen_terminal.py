@@ -76,26 +76,26 @@ async def turn(at: Person, terminal: TmuxTerminal, count: int, shows: str = "", 
     if shows:
         await terminal.shows(shows)
     session = await at.session("attached", status, count)
-    told = await at.log(session.id)
-    each_once(told)
-    starts = [place for place, event in enumerate(told) if isinstance(event, TurnStarted)]
+    events = await at.log(session.id)
+    each_once(events)
+    starts = [index for index, event in enumerate(events) if isinstance(event, TurnStarted)]
     assert len(starts) == count
-    return told[starts[-1] :]
+    return events[starts[-1] :]
 
 
-def each_once(told: list[Event]) -> None:
-    ids = [(event.type, event.id) for event in told if isinstance(event, TurnStarted | Ask)]
-    ids += [(event.type, event.item) for event in told if isinstance(event, Text)]
+def each_once(events: list[Event]) -> None:
+    ids = [(event.type, event.id) for event in events if isinstance(event, TurnStarted | Ask)]
+    ids += [(event.type, event.item) for event in events if isinstance(event, Text)]
     assert len(ids) == len(set(ids))
-    assert sum(isinstance(event, Init) for event in told) == 1
+    assert sum(isinstance(event, Init) for event in events) == 1
 
 
-def kinds(told: list[Event]) -> list[str]:
-    return [type(event).__name__ for event in told]
+def kinds(events: list[Event]) -> list[str]:
+    return [type(event).__name__ for event in events]
 
 
-def answers(told: list[Event]) -> list[tuple[str, str]]:
-    return [(event.by, event.decision) for event in told if isinstance(event, Answer)]
+def answers(events: list[Event]) -> list[tuple[str, str]]:
+    return [(event.by, event.decision) for event in events if isinstance(event, Answer)]
 
 
 async def test_a_terminal_is_read_and_prompted_and_what_it_asks_is_shown_until_it_is_decided_there(
@@ -110,10 +110,10 @@ async def test_a_terminal_is_read_and_prompted_and_what_it_asks_is_shown_until_i
 
         play([Say("Hello.")])
         await terminal.submit("say hello")
-        told = await turn(at, terminal, 1, "Hello.")
-        assert kinds(told) == ["TurnStarted", "Init", "Text", "Done"]
-        assert isinstance(told[0], TurnStarted) and told[0].prompt == "say hello"
-        assert isinstance(done := told[-1], Done)
+        events = await turn(at, terminal, 1, "Hello.")
+        assert kinds(events) == ["TurnStarted", "Init", "Text", "Done"]
+        assert isinstance(events[0], TurnStarted) and events[0].prompt == "say hello"
+        assert isinstance(done := events[-1], Done)
         assert (done.status, done.text, done.native_id, done.usage) == (
             "success", "Hello.", session.native_id, "complete",
         )  # fmt: skip
@@ -137,9 +137,9 @@ async def test_a_terminal_is_read_and_prompted_and_what_it_asks_is_shown_until_i
         await at.client.prompt(session.id, "and a word from the phone")
         play([Say("Hello, phone.")])
         (project / "go").touch()
-        told = await turn(at, terminal, 3, "Hello, phone.")
-        assert isinstance(told[0], TurnStarted) and told[0].prompt == "and a word from the phone"
-        assert kinds(told) == ["TurnStarted", "Text", "Done"]
+        events = await turn(at, terminal, 3, "Hello, phone.")
+        assert isinstance(events[0], TurnStarted) and events[0].prompt == "and a word from the phone"
+        assert kinds(events) == ["TurnStarted", "Text", "Done"]
         before = await at.log(session.id)
         second = before[before.index(next(event for event in before if isinstance(event, Ask))) - 3 :]
         assert kinds(second)[:8] == ["TurnStarted", "Text", "ToolUse", "Ask", "Answer", "ToolResult", "Text", "Done"]
@@ -153,12 +153,12 @@ async def test_a_terminal_is_read_and_prompted_and_what_it_asks_is_shown_until_i
         ask = await at.ask()
         assert isinstance(ask.ask.action, Edit) and "+hello" in ask.ask.action.diff
         await terminal.answer(ASKED, "Escape")
-        told = await turn(at, terminal, 4, status="failed")
-        assert kinds(told) == ["TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "Error", "Done"]
-        assert answers(told) == [("terminal", "deny")]
-        assert isinstance(denied := told[-3], ToolResult) and denied.status == "denied"
-        assert isinstance(error := told[-2], Error) and error.code == "denied"
-        assert isinstance(done := told[-1], Done) and done.status == "error"
+        events = await turn(at, terminal, 4, status="failed")
+        assert kinds(events) == ["TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "Error", "Done"]
+        assert answers(events) == [("terminal", "deny")]
+        assert isinstance(denied := events[-3], ToolResult) and denied.status == "denied"
+        assert isinstance(error := events[-2], Error) and error.code == "denied"
+        assert isinstance(done := events[-1], Done) and done.status == "error"
         assert not (project / "new.txt").exists()
 
         # A question is shown as one.
@@ -168,16 +168,16 @@ async def test_a_terminal_is_read_and_prompted_and_what_it_asks_is_shown_until_i
         assert question.ask.kind == "question"
         assert [choice.label for choice in question.ask.questions[0].choices] == ["red", "blue"]
         await terminal.answer("Which colour?", "Enter")
-        told = await turn(at, terminal, 5, "Red it is.")
-        assert answers(told) == [("terminal", "allow")]
+        events = await turn(at, terminal, 5, "Red it is.")
+        assert answers(events) == [("terminal", "allow")]
 
         # Interrupted in the middle of an answer.
         play([Say("Half an answer"), Stall()])
         await terminal.submit("say something long")
         await terminal.shows("Half an answer")
         await terminal.key("Escape")
-        told = await turn(at, terminal, 6)
-        assert isinstance(done := told[-1], Done) and done.status == "interrupted"
+        events = await turn(at, terminal, 6)
+        assert isinstance(done := events[-1], Done) and done.status == "interrupted"
 
 
 async def test_each_event_once_when_the_hub_dies_and_the_terminal_after_it(tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ async def test_each_event_once_when_the_hub_dies_and_the_terminal_after_it(tmp_p
         await at.kill_hub()
         await at.start_hub()
         (project / "go").touch()
-        told = await turn(at, terminal, 1, "The first has ended.")
-        assert kinds(told) == ["TurnStarted", "Init", "ToolUse", "ToolResult", "Text", "Done"]
+        events = await turn(at, terminal, 1, "The first has ended.")
+        assert kinds(events) == ["TurnStarted", "Init", "ToolUse", "ToolResult", "Text", "Done"]
 
         # A turn of which the hub heard nothing.
         await at.kill_hub()
@@ -202,8 +202,8 @@ async def test_each_event_once_when_the_hub_dies_and_the_terminal_after_it(tmp_p
         await terminal.submit("the second")
         await terminal.shows("The second has ended.")
         await at.start_hub()
-        told = await turn(at, terminal, 2, "The second has ended.")
-        assert kinds(told) == ["TurnStarted", "ToolUse", "ToolResult", "Text", "Done"]
+        events = await turn(at, terminal, 2, "The second has ended.")
+        assert kinds(events) == ["TurnStarted", "ToolUse", "ToolResult", "Text", "Done"]
 
         at.home.rig.play([Run("touch third; sleep 600")])
         await terminal.submit("the third")
@@ -214,9 +214,9 @@ async def test_each_event_once_when_the_hub_dies_and_the_terminal_after_it(tmp_p
         await terminal.kill()
         closed = await at.session("attached", "closed", 3)
         assert closed.id == session.id
-        told = await at.log(session.id)
-        each_once(told)
-        assert kinds(told)[-4:] == ["ToolUse", "ToolResult", "Error", "Done"]
+        events = await at.log(session.id)
+        each_once(events)
+        assert kinds(events)[-4:] == ["ToolUse", "ToolResult", "Error", "Done"]
 
         # Resumed in another terminal it is the same session.
         again = await stack.enter_async_context(at.home.terminal("--resume", session.native_id))
@@ -238,5 +238,5 @@ async def test_a_mode_that_is_chosen_at_the_terminal_is_told(tmp_path: Path) -> 
         await terminal.shows("shift + tab to cycle")
         session = await at.turn(terminal, "the second", "The second has ended.", 2)
         assert session.mode not in ("", "default")
-        told = [event for event in await at.log(session.id) if isinstance(event, Status) and event.state == MODE]
-        assert told == [Status(MODE, session.mode)]
+        modes = [event for event in await at.log(session.id) if isinstance(event, Status) and event.state == MODE]
+        assert modes == [Status(MODE, session.mode)]

@@ -183,9 +183,9 @@ async def test_a_repository_whose_settings_run_something_is_refused(way: str, tm
     env = {"HOME": "/nonexistent", "PATH": "/nonexistent"}
     for policy in (Policy("deny", "deny", "deny"), Policy("allow", "ask", "allow")):
         with pytest.raises(RepositoryRuns) as refused:
-            async with open_session(acp.create("vibe", {"preset": "vibe"}), cwd=hostile.place, policy=policy, env=env):
+            async with open_session(acp.create("vibe", {"preset": "vibe"}), cwd=hostile.path, policy=policy, env=env):
                 pass
-        assert str(hostile.place) in refused.value.message and "trust_repository" in (refused.value.hint or "")
+        assert str(hostile.path) in refused.value.message and "trust_repository" in (refused.value.hint or "")
 
 
 @pytest.mark.parametrize("trusted", [False, True])
@@ -198,10 +198,10 @@ async def test_what_it_runs_of_a_repository(tmp_path: Path, *, trusted: bool) ->
     async with VibeRig(tmp_path / "home", binaries("vibe")) as rig:
         store = tmp_path / "home/.vibe/trusted_folders.toml"
         store.parent.mkdir(parents=True, exist_ok=True)
-        store.write_text(f"trusted = [{json.dumps(str(hostile.place))}]\nuntrusted = []\n" if trusted else "")
+        store.write_text(f"trusted = [{json.dumps(str(hostile.path))}]\nuntrusted = []\n" if trusted else "")
         rig.play([Run("touch made.txt")], [Say("Done.")])
         opening = open_session(
-            rig.driver, cwd=hostile.place, policy="ask", on_ask=lambda _: True, accept_unenforced=True, **rig.options
+            rig.driver, cwd=hostile.path, policy="ask", on_ask=lambda _: True, accept_unenforced=True, **rig.options
         )
         async with opening as session:
             await collect(session.turn("go"))

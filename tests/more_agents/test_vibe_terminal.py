@@ -39,8 +39,8 @@ async def test_it_registers_with_its_first_tool_and_has_its_messages_after_a_too
         assert NOTICE in heard and "news in between" in heard
         await hub.receipt(sent.id, "seen_at")
         await hub.like(member, "idle")
-        found = str(home.rig.model.requests[-1]["messages"][-1])
-        assert "send_message" in found and "tieline" in found, "its model does not find our tools"
+        prompt = str(home.rig.model.requests[-1]["messages"][-1])
+        assert "send_message" in prompt and "tieline" in prompt, "its model does not find our tools"
         # Nothing wakes it: what comes now is handed over at the end of its next turn.
         await hub.mesh.send_message(OWNER, member.name, "for the next turn")
         home.rig.play([Say("Not yet.")], [Say("I have both.")])

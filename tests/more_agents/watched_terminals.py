@@ -78,14 +78,14 @@ class WatchedTerminal(Struct, frozen=True, kw_only=True):
             await at.session("attached", "idle", 0)
         play([Think("A greeting."), Say("Hello.")])
         await terminal.submit("say hello")
-        told = await turn(at, terminal, 1, "Hello.")
+        events = await turn(at, terminal, 1, "Hello.")
         session = await at.session("attached", "idle", 1)
         assert (session.agent, session.cwd, session.remote, session.model, session.mode) == (
             self.harness, str(project), (), self.model, self.mode,
         )  # fmt: skip
-        assert kinds(told) == ["TurnStarted", "Init", "Thinking", "Text", "Done"], kinds(told)
-        assert isinstance(told[0], TurnStarted) and told[0].prompt == "say hello"
-        assert isinstance(done := told[-1], Done)
+        assert kinds(events) == ["TurnStarted", "Init", "Thinking", "Text", "Done"], kinds(events)
+        assert isinstance(events[0], TurnStarted) and events[0].prompt == "say hello"
+        assert isinstance(done := events[-1], Done)
         assert (done.status, done.text, done.native_id, done.usage) == (
             "success", "Hello.", session.native_id, self.usage,
         )  # fmt: skip
@@ -110,9 +110,9 @@ class WatchedTerminal(Struct, frozen=True, kw_only=True):
         await eventually((project / "begun").exists, "its tool does not run", timeout=BOUND)
         await _nothing_is_asked(at)
         (project / "go").touch()
-        told = await turn(at, terminal, 2, "It was allowed.")
-        assert kinds(told) == ASKED_FOR, kinds(told)
-        assert answers(told) == [("terminal", "allow")]
+        events = await turn(at, terminal, 2, "It was allowed.")
+        assert kinds(events) == ASKED_FOR, kinds(events)
+        assert answers(events) == [("terminal", "allow")]
 
         play([Write(str(outside / "new.txt"), "hello\n")], [Say("It was denied.")])
         await terminal.submit("write it")
@@ -132,37 +132,37 @@ class WatchedTerminal(Struct, frozen=True, kw_only=True):
         assert [choice.label for choice in question.ask.questions[0].choices] == ["red", "blue"]
         for shown, key in self.question:
             await terminal.answer(shown, key)
-        told = await turn(at, terminal, 4, "Red it is.")
-        assert answers(told) == [("terminal", "allow")]
+        events = await turn(at, terminal, 4, "Red it is.")
+        assert answers(events) == [("terminal", "allow")]
 
         # Interrupted in the middle of an answer.
         play([Say("Half an answer"), Stall()])
         await terminal.submit("say something long")
         await at.home.rig.stalled()
         await terminal.key("Escape")
-        told = await turn(at, terminal, 5, self.interrupted)
-        assert isinstance(done := told[-1], Done) and done.status == "interrupted"
+        events = await turn(at, terminal, 5, self.interrupted)
+        assert isinstance(done := events[-1], Done) and done.status == "interrupted"
 
         # An error of its model is one.
         play([Fail(400, "scripted refusal")])
         await terminal.submit("try")
-        told = await turn(at, terminal, 6, status="failed")
-        assert isinstance(error := told[-2], Error) and "scripted refusal" in error.message
-        assert isinstance(done := told[-1], Done) and done.status == "error" and "scripted refusal" in done.error
+        events = await turn(at, terminal, 6, status="failed")
+        assert isinstance(error := events[-2], Error) and "scripted refusal" in error.message
+        assert isinstance(done := events[-1], Done) and done.status == "error" and "scripted refusal" in done.error
         return 6
 
     async def _was_denied(self, at: Person, terminal: TmuxTerminal) -> None:
         """It is no success, and nobody interrupted it."""
         if self.goes_on_when_denied:
-            told = await turn(at, terminal, 3, "It was denied.")
+            events = await turn(at, terminal, 3, "It was denied.")
             end = ["Text", "Done"]
         else:
-            told = await turn(at, terminal, 3, status="failed")
+            events = await turn(at, terminal, 3, status="failed")
             end = ["Error", "Done"]
-            assert isinstance(error := told[-2], Error) and error.code == "denied"
-        assert kinds(told) == ["TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", *end], kinds(told)
-        assert answers(told) == [("terminal", "deny")]
-        assert isinstance(denied := told[-3], ToolResult) and denied.status == "denied"
+            assert isinstance(error := events[-2], Error) and error.code == "denied"
+        assert kinds(events) == ["TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", *end], kinds(events)
+        assert answers(events) == [("terminal", "deny")]
+        assert isinstance(denied := events[-3], ToolResult) and denied.status == "denied"
 
     async def decides_once(self, at: Person, terminal: TmuxTerminal, turns: int) -> list[Event]:
         """What was decided in a turn is told once, though the hub and then the terminal die in its midst."""
@@ -182,12 +182,12 @@ class WatchedTerminal(Struct, frozen=True, kw_only=True):
         await terminal.answer(asked, "Enter")
         await _nothing_is_asked(at)
         await terminal.kill()
-        told = await turn(at, terminal, turns + 1, status="closed")
-        assert kinds(told) == [
+        events = await turn(at, terminal, turns + 1, status="closed")
+        assert kinds(events) == [
             "TurnStarted", "ToolUse", "Ask", "Answer", "ToolResult", "ToolUse", "Ask", "Answer", "ToolResult", "Error",
             "Done",
-        ], kinds(told)  # fmt: skip
-        return told
+        ], kinds(events)  # fmt: skip
+        return events
 
     async def tells_each_event_once(self, root: Path) -> None:
         """When the hub dies, and the terminal after it."""
@@ -204,8 +204,8 @@ class WatchedTerminal(Struct, frozen=True, kw_only=True):
             await at.kill_hub()
             await at.start_hub()
             (project / "go").touch()
-            told = await turn(at, terminal, 1, "The first has ended.")
-            assert kinds(told) == ["TurnStarted", "Init", "ToolUse", "ToolResult", "Text", "Done"], kinds(told)
+            events = await turn(at, terminal, 1, "The first has ended.")
+            assert kinds(events) == ["TurnStarted", "Init", "ToolUse", "ToolResult", "Text", "Done"], kinds(events)
 
             # Turns of which the hub heard nothing are told whole.
             await at.kill_hub()
@@ -214,8 +214,8 @@ class WatchedTerminal(Struct, frozen=True, kw_only=True):
                 await terminal.submit(f"the {name}")
                 await terminal.shows(f"The {name} has ended.")
             await at.start_hub()
-            told = await turn(at, terminal, 3)
-            assert kinds(told) == ["TurnStarted", "ToolUse", "ToolResult", "Text", "Done"], kinds(told)
+            events = await turn(at, terminal, 3)
+            assert kinds(events) == ["TurnStarted", "ToolUse", "ToolResult", "Text", "Done"], kinds(events)
             ended = [event for event in await at.log(session.id) if isinstance(event, Done)]
             assert [(done.status, done.text, done.usage) for done in ended] == [
                 ("success", "The first has ended.", self.usage),
@@ -229,9 +229,9 @@ class WatchedTerminal(Struct, frozen=True, kw_only=True):
             await at.session("attached", "working", 3)
             await terminal.kill()
             assert (await at.session("attached", "closed", 4)).id == session.id
-            told = await at.log(session.id)
-            each_once(told)
-            assert kinds(told)[-4:] == ["ToolUse", "ToolResult", "Error", "Done"]
+            events = await at.log(session.id)
+            each_once(events)
+            assert kinds(events)[-4:] == ["ToolUse", "ToolResult", "Error", "Done"]
 
             # Resumed in another terminal it is the same session, and after that another one.
             again = await stack.enter_async_context(at.home.terminal(self.resume, session.native_id))
@@ -240,8 +240,8 @@ class WatchedTerminal(Struct, frozen=True, kw_only=True):
                 assert (await at.session("attached", "idle", 4)).id == session.id
             at.home.rig.play([Say("The fifth has ended.")])
             await again.submit("the fifth")
-            told = await turn(at, again, 5, "The fifth has ended.")
-            assert kinds(told) == ["TurnStarted", "Text", "Done"], kinds(told)
+            events = await turn(at, again, 5, "The fifth has ended.")
+            assert kinds(events) == ["TurnStarted", "Text", "Done"], kinds(events)
             assert (await at.session("attached", "idle", 5)).id == session.id
             await again.submit(self.clear)
             other = await at.session("attached", "idle", 0)
@@ -254,7 +254,7 @@ class WatchedTerminal(Struct, frozen=True, kw_only=True):
             await beside.shows("Beside it.")
             third = await at.session("attached", "idle", 1)
             assert third.id not in (session.id, other.id)
-            statuses = {one.id: one.status for one in await at.client.sessions()}
+            statuses = {record.id: record.status for record in await at.client.sessions()}
             assert statuses == {session.id: "closed", other.id: "idle", third.id: "idle"}
 
 

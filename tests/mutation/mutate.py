@@ -95,20 +95,20 @@ def main(words: Sequence[str] | None = None) -> int:
                 trees.put(tree)
 
         with ThreadPoolExecutor(chosen.jobs) as pool:
-            for one in pool.map(work, mutants):
-                judged.append(one)
-                print(shown(one, as_json=chosen.json), flush=True)
+            for verdict in pool.map(work, mutants):
+                judged.append(verdict)
+                print(shown(verdict, as_json=chosen.json), flush=True)
     if not chosen.json:
         print(table(judged))
     return 0
 
 
 def modules(paths: Sequence[str]) -> list[str]:
-    found: set[Path] = set()
+    files: set[Path] = set()
     for pattern in paths:
         for path in (ROOT / PACKAGE).glob(pattern):
-            found |= set(path.rglob("*.py")) if path.is_dir() else {path}
-    return sorted(str(path.relative_to(ROOT)) for path in found)
+            files |= set(path.rglob("*.py")) if path.is_dir() else {path}
+    return sorted(str(path.relative_to(ROOT)) for path in files)
 
 
 def sample(paths: Sequence[str], number: int, seed: int) -> list[Mutant]:
@@ -157,7 +157,7 @@ def changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, Kind, str]]
             case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
                 yield node, "return", "return None"
             case ast.Call(args=[first, second, *rest], func=func, keywords=keywords) if not any(
-                isinstance(one, ast.Starred) for one in (first, second)
+                isinstance(argument, ast.Starred) for argument in (first, second)
             ):
                 yield node, "arguments", ast.unparse(ast.Call(func, [second, first, *rest], keywords))
             case _:
@@ -218,13 +218,13 @@ def tests_of(path: str, *, own: bool = False) -> list[list[str]]:
     module = ".".join(("tieline", *inside.with_suffix("").parts))
     imports = re.compile(rf"{re.escape(module)}\b|from {re.escape(module.rpartition('.')[0])} import .*\b{name}\b")
     kin = inside.parts[1] if room == "drivers" else name.rstrip("s")
-    found = [
+    files = [
         str(file.relative_to(ROOT))
         for file in sorted((ROOT / "tests").rglob("test_*.py"))
         if (kin in str(file.relative_to(ROOT / "tests")) and room in file.parts) or imports.search(file.read_text())
     ]
-    found.sort(key=lambda file: kin not in file)  # stable: those of its name first, where most are noticed
-    return [tests for tests in (found, [] if own and found else list(ALSO[room])) if tests]
+    files.sort(key=lambda file: kin not in file)  # stable: those of its name first, where most are noticed
+    return [tests for tests in (files, [] if own and files else list(ALSO[room])) if tests]
 
 
 def run(tree: Path, words: Sequence[str]) -> tuple[Outcome, str]:
@@ -235,7 +235,7 @@ def run(tree: Path, words: Sequence[str]) -> tuple[Outcome, str]:
         command, cwd=tree, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )
     try:
-        said, _ = process.communicate(timeout=BOUND_S)
+        output, _ = process.communicate(timeout=BOUND_S)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)
         process.communicate()
@@ -243,28 +243,28 @@ def run(tree: Path, words: Sequence[str]) -> tuple[Outcome, str]:
     if process.returncode in (0, 5):  # 5: none of its tests is a quick one
         return "survived", ""
     return "killed", next(
-        (line.split(" - ")[0] for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))), ""
+        (line.split(" - ")[0] for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))), ""
     )
 
 
 # --- what is told ------------------------------------------------------------------------------------------------
 
 
-def shown(one: Judged, *, as_json: bool) -> str:
-    mutant = one.mutant
+def shown(verdict: Judged, *, as_json: bool) -> str:
+    mutant = verdict.mutant
     if as_json:
-        return json.dumps({**mutant._asdict(), "outcome": one.outcome, "by": one.by})
+        return json.dumps({**mutant._asdict(), "outcome": verdict.outcome, "by": verdict.by})
     change = f"{mutant.before} -> {mutant.after}".replace("\n", " ")
-    return f"{one.outcome:9}  {mutant.path}:{mutant.line}  {mutant.kind}: {change[:150]}"
+    return f"{verdict.outcome:9}  {mutant.path}:{mutant.line}  {mutant.kind}: {change[:150]}"
 
 
 def table(judged: Sequence[Judged]) -> str:
     outcomes: tuple[Outcome, ...] = ("killed", "timed out", "survived")
-    counts = Counter((room(one.mutant.path), one.outcome) for one in judged)
+    counts = Counter((room(verdict.mutant.path), verdict.outcome) for verdict in judged)
     rows: list[tuple[str, ...]] = [("where", *outcomes)]
-    for where in sorted({room(one.mutant.path) for one in judged}):
+    for where in sorted({room(verdict.mutant.path) for verdict in judged}):
         rows.append((where, *(str(counts[where, outcome]) for outcome in outcomes)))
-    rows.append(("all", *(str(sum(one.outcome == outcome for one in judged)) for outcome in outcomes)))
+    rows.append(("all", *(str(sum(verdict.outcome == outcome for verdict in judged)) for outcome in outcomes)))
     return "\n" + "\n".join("".join(f"{cell:<14}" for cell in row).rstrip() for row in rows)
 
 

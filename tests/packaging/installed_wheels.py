@@ -14,19 +14,19 @@ NOT_PART = {"INSTALLER", "REQUESTED", "direct_url.json"}
 
 def closure(requirements: Iterable[str]) -> dict[str, Distribution]:
     """The installed distributions that these requirements lead to, by name."""
-    found: dict[str, Distribution] = {}
+    distributions: dict[str, Distribution] = {}
     waiting: list[tuple[Requirement, str]] = [(Requirement(text), "") for text in requirements]
     while waiting:
         requirement, extra = waiting.pop()
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
             continue
         name = re.sub(r"[-_.]+", "_", requirement.name).lower()
-        known = name in found
+        known = name in distributions
         if not known:
-            found[name] = distribution(requirement.name)
+            distributions[name] = distribution(requirement.name)
         for wanted in (*requirement.extras, *(() if known else ("",))):
-            waiting += [(Requirement(text), wanted) for text in found[name].requires or ()]
-    return found
+            waiting += [(Requirement(text), wanted) for text in distributions[name].requires or ()]
+    return distributions
 
 
 def pack(name: str, dist: Distribution, folder: Path) -> Path:

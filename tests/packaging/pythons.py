@@ -53,10 +53,10 @@ def _candidates(version: str) -> Iterator[str]:
 def _is_python(path: str, version: str) -> bool:
     code = "import sqlite3, ssl, sys; print('%d.%d' % sys.version_info[:2])"
     try:
-        told = subprocess.run([path, "-I", "-c", code], capture_output=True, text=True, timeout=30)
+        process = subprocess.run([path, "-I", "-c", code], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return told.stdout.strip() == version
+    return process.stdout.strip() == version
 
 
 def prepare(version: str, program: str) -> Path:

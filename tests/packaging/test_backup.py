@@ -99,8 +99,8 @@ def test_what_was_acknowledged_before_is_there_after(tmp_path: Path) -> None:
             for session in {session for session, _ in before}:
                 prompts = {prompt.id for prompt in await client.prompts(session, over=True)}
                 assert {prompt for of, prompt in before if of == session} <= prompts
-                said = [one.event for one in (await client.events(session)).events]
-                assert "Heard." in [event.text for event in said if isinstance(event, Text)]
+                events = [frame.event for frame in (await client.events(session)).events]
+                assert "Heard." in [event.text for event in events if isinstance(event, Text)]
 
     with HubProcess(other):
         asyncio.run(look())
@@ -227,8 +227,8 @@ def test_what_is_on_nats_is_said_not_to_be_in_it(tmp_path: Path) -> None:
     machine = CliProcess(tmp_path)
     paths.state(machine.env).mkdir(parents=True, exist_ok=True)
     machine.configure('bus = "nats://user:pass@127.0.0.1:4222"\n')
-    told = machine.run("backup", str(tmp_path / "b.tar.gz"))
-    assert told.returncode == 0 and "NATS" in told.stdout and "pass@" not in told.stdout
+    process = machine.run("backup", str(tmp_path / "b.tar.gz"))
+    assert process.returncode == 0 and "NATS" in process.stdout and "pass@" not in process.stdout
     assert json.loads(machine.run("backup", str(tmp_path / "c.tar.gz"), "--json").stdout)["bus"] == "elsewhere"
 
 
@@ -258,10 +258,10 @@ def member(name: str, data: bytes = b"x", **more: Any) -> tuple[tarfile.TarInfo,
     return about, data
 
 
-def archive(file: Path, *members: tuple[tarfile.TarInfo, bytes], paths: tuple[str, ...] = (), **told: Any) -> None:
+def archive(file: Path, *members: tuple[tarfile.TarInfo, bytes], paths: tuple[str, ...] = (), **more: Any) -> None:
     """An archive with a manifest that names `paths`, each with the content `x`, and whatever members."""
     files = tuple(File(path, 1, sha256(b"x").hexdigest()) for path in paths)
-    known: dict[str, Any] = {"format": 1, "tieline": "0", "state_version": 1, "made_at": 0.0, "files": files, **told}
+    known: dict[str, Any] = {"format": 1, "tieline": "0", "state_version": 1, "made_at": 0.0, "files": files, **more}
     with tarfile.open(file, "w:gz") as tar:
         about, data = member(MANIFEST, msgspec.json.encode(Manifest(**known)))
         tar.addfile(about, io.BytesIO(data))
@@ -351,9 +351,9 @@ def test_an_archive_that_is_not_ours_changes_nothing(
 ) -> None:
     file = tmp_path / "evil.tar.gz"
     attack(file)
-    with pytest.raises(BadBackup) as told:
+    with pytest.raises(BadBackup) as refused:
         restore(victim, file)
-    assert told.value.hint
+    assert refused.value.hint
 
 
 def test_one_of_a_newer_state_is_refused(victim: dict[str, str], tmp_path: Path) -> None:

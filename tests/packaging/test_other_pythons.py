@@ -44,9 +44,9 @@ def problems(python: str, source: Path) -> str:
     """What that Python does not like about the code, one line each."""
     standard = ",".join(sys.stdlib_module_names)
     run = [python, "-I", "-B", "-W", "error", "-c", CHECK, str(source), standard]
-    told = subprocess.run(run, capture_output=True, text=True, timeout=100)
-    assert told.returncode == 0, told.stderr
-    return told.stdout.strip()
+    process = subprocess.run(run, capture_output=True, text=True, timeout=100)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip()
 
 
 def test_the_versions_are_known() -> None:
@@ -77,5 +77,5 @@ def test_what_a_python_does_not_have_is_told(tmp_path: Path) -> None:
     (tmp_path / "removed.py").write_text("import asyncio\nfrom asyncio import no_such_thing\n")
     (tmp_path / "newer.py").write_text("def f():\n    yield = 1\n")
     (tmp_path / "escape.py").write_text('x = "\\d"\n')
-    told = problems(sys.executable, tmp_path)
-    assert "removed.py:2" in told and "newer.py" in told and "escape.py" in told
+    report = problems(sys.executable, tmp_path)
+    assert "removed.py:2" in report and "newer.py" in report and "escape.py" in report

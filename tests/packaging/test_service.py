@@ -44,7 +44,7 @@ class Machine(CliProcess):
         self.root = root
         self.unit = Path(self.env["HOME"]) / ".config/systemd/user/tieline.service"
 
-    def told(self) -> list[str]:
+    def commands(self) -> list[str]:
         """What it was told to do, without what it was asked."""
         asked = ("is-active", "is-enabled", "show-environment", "show-user")
         lines = self.log.read_text().splitlines() if self.log.exists() else []
@@ -63,19 +63,19 @@ def test_it_is_installed_shown_and_removed(machine: Machine) -> None:
     assert absent.returncode == 1 and json.loads(absent.stdout)["installed"] is False
 
     shown = machine.run("service", "install", "--print")
-    assert shown.returncode == 0 and not machine.unit.exists() and machine.told() == []
+    assert shown.returncode == 0 and not machine.unit.exists() and machine.commands() == []
 
     done = machine.run("service", "install")
     assert done.returncode == 0, done.stderr
-    assert machine.told() == ["daemon-reload", "enable --now tieline.service"]
+    assert machine.commands() == ["daemon-reload", "enable --now tieline.service"]
     assert machine.unit.read_text() == shown.stdout
-    for said in (str(machine.unit), "journalctl --user -u tieline.service", "loginctl enable-linger", "uninstall"):
-        assert said in done.stdout
+    for line in (str(machine.unit), "journalctl --user -u tieline.service", "loginctl enable-linger", "uninstall"):
+        assert line in done.stdout
 
     again = machine.run("service", "install", "--json")  # after an upgrade: it runs what is installed now
-    assert machine.told() == ["daemon-reload", "enable --now tieline.service", "restart tieline.service"]
-    told = json.loads(again.stdout)
-    assert told["running"] and told["enabled"] and not told["at_boot"] and told["what"] == "hub"
+    assert machine.commands() == ["daemon-reload", "enable --now tieline.service", "restart tieline.service"]
+    report = json.loads(again.stdout)
+    assert report["running"] and report["enabled"] and not report["at_boot"] and report["what"] == "hub"
 
     (machine.root / "linger").touch()
     status = machine.run("service", "status")
@@ -83,9 +83,9 @@ def test_it_is_installed_shown_and_removed(machine: Machine) -> None:
 
     gone = machine.run("service", "uninstall")
     assert gone.returncode == 0 and str(machine.unit) in gone.stdout and not machine.unit.exists()
-    assert machine.told() == ["disable --now tieline.service", "daemon-reload"]
+    assert machine.commands() == ["disable --now tieline.service", "daemon-reload"]
     assert "No service is installed" in machine.run("service", "uninstall").stdout
-    assert machine.told() == []
+    assert machine.commands() == []
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_what_stands_in_its_way_is_said_and_nothing_is_left(machine: Machine) ->
     alone = machine.run("service", "install")
     assert alone.returncode == 1 and "Failed to connect to bus" in alone.stderr
     assert "loginctl enable-linger" in alone.stderr and "service run" in alone.stderr
-    assert not machine.unit.exists() and machine.told() == []
+    assert not machine.unit.exists() and machine.commands() == []
     (machine.root / "no-bus").unlink()
 
     with single_instance(machine.env):
@@ -106,7 +106,7 @@ def test_what_stands_in_its_way_is_said_and_nothing_is_left(machine: Machine) ->
     failed = machine.run("service", "install")
     assert failed.returncode == 1 and "Job for tieline.service failed" in failed.stderr
     assert not machine.unit.exists()
-    assert machine.told()[-2:] == ["disable --now tieline.service", "daemon-reload"]
+    assert machine.commands()[-2:] == ["disable --now tieline.service", "daemon-reload"]
 
     unjoined = machine.run("service", "install", "--node")
     assert unjoined.returncode == 2 and "not joined" in unjoined.stderr
@@ -126,9 +126,9 @@ def test_an_install_that_fails_leaves_the_former_unit(tmp_path: Path) -> None:
 
 
 def test_without_systemd_it_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ServiceError, match="no systemd here") as told:
+    with pytest.raises(ServiceError, match="no systemd here") as refused:
         Systemd({"HOME": str(tmp_path), "PATH": str(tmp_path)}).check()
-    assert "@reboot" in told.value.hint and "-m tieline service run" in told.value.hint
+    assert "@reboot" in refused.value.hint and "-m tieline service run" in refused.value.hint
     with pytest.raises(ServiceError, match="no launchd here"):
         Launchd({"HOME": str(tmp_path), "PATH": str(tmp_path)}).check()
 
@@ -170,10 +170,10 @@ def test_control_characters_do_not_write_lines_of_a_unit() -> None:
 def test_a_launch_agent_is_valid_and_holds_no_key() -> None:
     text = Launchd(STRANGE).definition(node=True)
     assert "secret" not in text
-    told = plistlib.loads(text.encode())
-    assert told["ProgramArguments"] == command(node=True)
-    assert told["EnvironmentVariables"] == {"PATH": STRANGE["PATH"]}
-    assert told["RunAtLoad"] is True and told["KeepAlive"] == {"SuccessfulExit": False}
+    agent = plistlib.loads(text.encode())
+    assert agent["ProgramArguments"] == command(node=True)
+    assert agent["EnvironmentVariables"] == {"PATH": STRANGE["PATH"]}
+    assert agent["RunAtLoad"] is True and agent["KeepAlive"] == {"SuccessfulExit": False}
 
 
 def test_launchd_is_told_in_order(tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ def test_launchd_is_told_in_order(tmp_path: Path) -> None:
     launchd.uninstall()
     assert not launchd.file.exists() and not launchd.state().installed
     domain = f"gui/{os.getuid()}"
-    told = [line for line in log.read_text().splitlines() if not line.startswith("print")]
-    assert told == [f"bootstrap {domain} {launchd.file}", f"bootout {domain}/tieline"]
+    commands = [line for line in log.read_text().splitlines() if not line.startswith("print")]
+    assert commands == [f"bootstrap {domain} {launchd.file}", f"bootout {domain}/tieline"]
 
 
 def test_what_lies_in_a_cache_is_not_made_a_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,9 +212,9 @@ def test_what_the_unit_runs_serves_and_logs_no_link(machine: Machine) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("Tieline is at http://127.0.0.1:")
         process.send_signal(signal.SIGTERM)
-        said, log = process.communicate(timeout=WAIT_S)
+        output, log = process.communicate(timeout=WAIT_S)
     finally:
         process.kill()
         process.communicate()
     assert process.returncode == 0, log
-    assert "login=" not in said + log and "up" in log
+    assert "login=" not in output + log and "up" in log

@@ -53,11 +53,11 @@ async def test_all_of_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert {mornings.node, run_it.node} == {(MADE / "state/node-id").read_text().strip()}
         (prompt,) = await client.prompts(mornings.id, over=True)
         assert (prompt.text, prompt.status) == ("say good morning", "done")
-        said = [one.event for one in (await client.events(mornings.id)).events]
-        assert "Good morning." in "".join(event.text for event in said if isinstance(event, Text))
+        morning_events = [frame.event for frame in (await client.events(mornings.id)).events]
+        assert "Good morning." in "".join(event.text for event in morning_events if isinstance(event, Text))
 
         # One ask was allowed, the next was open when it was told to end.
-        events = [one.event for one in (await client.events(run_it.id)).events]
+        events = [frame.event for frame in (await client.events(run_it.id)).events]
         first, second = [event for event in events if isinstance(event, Ask)]
         answers = [event for event in events if isinstance(event, Answer)]
         assert (first.capability, second.capability) == ("file_write", "shell")

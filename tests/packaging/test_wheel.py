@@ -33,9 +33,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         timeout=WAIT_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = folder.glob("*.whl")
-    assert str(found) in done.stderr, "it does not say where the wheel is"
-    return found
+    (file,) = folder.glob("*.whl")
+    assert str(file) in done.stderr, "it does not say where the wheel is"
+    return file
 
 
 def test_it_holds_the_page(wheel: Path) -> None:

@@ -56,13 +56,13 @@ async def running(tmp_path: Path, *argv: str) -> AsyncGenerator[tuple[Process, s
 
 
 def parent(pid: int) -> int:
-    found = process_table.process_info(pid)
-    return found.parent if found else 0
+    process = process_table.process_info(pid)
+    return process.parent if process else 0
 
 
 def over(pid: int) -> bool:
-    found = process_table.process_info(pid)
-    return found is None or found.over
+    process = process_table.process_info(pid)
+    return process is None or process.over
 
 
 def test_a_person_descends_from_no_agent() -> None:
@@ -96,9 +96,9 @@ async def test_a_daemon_that_was_left_behind(tmp_path: Path) -> None:
 
 
 async def test_each_is_of_its_own_agent(tmp_path: Path) -> None:
-    async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (here, one, first):
-        async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (there, two, second):
-            assert (agent_ancestor(first), agent_ancestor(second)) == (one, two)
+    async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (here, first_mark, first_pid):
+        async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (there, second_mark, second_pid):
+            assert (agent_ancestor(first_pid), agent_ancestor(second_pid)) == (first_mark, second_mark)
             there.kill()
         here.kill()
 
@@ -110,7 +110,7 @@ async def test_one_that_kills_its_reaper_ends(tmp_path: Path) -> None:
         assert guard is not None
         os.kill(guard, signal.SIGSTOP)
         try:
-            (reaper,) = [reaper for reaper, found in spawn.reapers().items() if found == mark]
+            (reaper,) = [reaper for reaper, agent in spawn.reapers().items() if agent == mark]
             os.kill(reaper, signal.SIGKILL)
             await eventually(lambda: parent(pid) == guard, "it is nobody's")
             assert agent_ancestor(pid) == UNKNOWN
@@ -257,9 +257,9 @@ while time.monotonic() < deadline:
         while seen < 50 and time.monotonic() < deadline:
             for reaper in spawn.reapers():
                 for pid in process_table.descendants(reaper):
-                    found = agent_ancestor(pid)
-                    assert found in (mark, UNKNOWN)
-                    seen += found == mark
+                    ancestor = agent_ancestor(pid)
+                    assert ancestor in (mark, UNKNOWN)
+                    seen += ancestor == mark
         assert seen
         process.kill()
 

@@ -150,10 +150,10 @@ async def test_write_to_one_that_is_gone(tmp_path: Path) -> None:
 
 ORDER = """
 import signal, sys
-def told(number, frame):
+def leave(number, frame):
     open("order", "a").write("term\\n")
     raise SystemExit(5)
-signal.signal(signal.SIGTERM, told)
+signal.signal(signal.SIGTERM, leave)
 print("ready", flush=True)
 sys.stdin.read()
 open("order", "a").write("eof\\n")
@@ -311,12 +311,12 @@ async def test_somebody_else_asked_first(tmp_path: Path) -> None:
 
 async def test_two_children(tmp_path: Path) -> None:
     code = "import sys; print('ready', flush=True); print(sys.stdin.read())"
-    async with ended(start(code, cwd=tmp_path)) as one:
-        async with ended(start(code, cwd=tmp_path)) as two:
-            assert await first_line(two) == b"ready"
-        await one.write(b"still here")
-        one.close_stdin()
-        assert await read(one) == [b"ready", b"still here"]
+    async with ended(start(code, cwd=tmp_path)) as first:
+        async with ended(start(code, cwd=tmp_path)) as second:
+            assert await first_line(second) == b"ready"
+        await first.write(b"still here")
+        first.close_stdin()
+        assert await read(first) == [b"ready", b"still here"]
 
 
 # --- starts ------------------------------------------------------------------------------------------------

@@ -47,12 +47,12 @@ MARKER = f"of-{os.getpid()}"
 
 def commands(argument: str) -> list[int]:
     """Processes that were started with it, but for their parent."""
-    found: list[int] = []
+    pids: list[int] = []
     for pid in process_table.all_processes():
         with suppress(OSError):
             if Path(f"/proc/{pid}/cmdline").read_bytes().endswith(f"\0{argument}\0".encode()):
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 class Parent:
@@ -151,16 +151,16 @@ async def test_two_children_and_a_grandchild_in_its_own_session(parents: list[Pa
 
 
 async def test_child_gets_the_chance_to_leave_by_itself(parents: list[Parent], tmp_path: Path) -> None:
-    told = tmp_path / "told"
+    log = tmp_path / "told"
     code = (
         "import signal\n"
-        f"def leave(*_): open({str(told)!r}, 'a').write('term'); raise SystemExit\n"
+        f"def leave(*_): open({str(log)!r}, 'a').write('term'); raise SystemExit\n"
         "signal.signal(15, leave); print('there', flush=True); signal.pause()"
     )
     parent = begin(parents, f"start({code!r}); ready()", children=1)
     parent.popen.kill()
     await parent.gone()
-    assert told.read_text() == "term", "once, not twice"
+    assert log.read_text() == "term", "once, not twice"
 
 
 @pytest.mark.slow

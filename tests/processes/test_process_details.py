@@ -60,8 +60,8 @@ def test_another_process_with_its_number_gets_none() -> None:
     with running(CATCHES) as process:
         number, start = process_key(process.pid).split("-")
         assert not signal_if_caught(f"{number}-{int(start) - 1}", signal.SIGUSR2)
-        said, _ = process.communicate("", timeout=60)
-    assert said == ""
+        output, _ = process.communicate("", timeout=60)
+    assert output == ""
     assert not signal_if_caught(process_key(process.pid), signal.SIGUSR2)
     assert not signal_if_caught("", signal.SIGUSR2)
 

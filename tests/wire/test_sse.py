@@ -87,6 +87,6 @@ def test_any_cut_gives_the_same_events(sent: list[SentEvent], end: str, data: st
 
 @given(st.lists(st.binary(max_size=40), max_size=10))
 def test_garbage_is_no_crash(chunks: list[bytes]) -> None:
-    one, many = SseParser(), SseParser()
-    expected = one.feed(b"".join(chunks))
-    assert [event for chunk in chunks for event in many.feed(chunk)] == expected
+    whole, piecewise = SseParser(), SseParser()
+    expected = whole.feed(b"".join(chunks))
+    assert [event for chunk in chunks for event in piecewise.feed(chunk)] == expected

@@ -139,9 +139,9 @@ class CommandHandlers:
                 return await self._agents.refresh()
             case c.ListModels(agent=agent):
                 return await self._agents.list_models(agent)
-            case c.Unknown(said=said):
+            case c.Unknown(said=name):
                 raise Unsupported(
-                    "this machine", said, hint="It runs another version of Tieline; update the older one."
+                    "this machine", name, hint="It runs another version of Tieline; update the older one."
                 )
 
     async def _change(self, command: c.StageFiles | c.CommitStaged | c.RevertFiles | c.DiscardChanges) -> ChangeOutcome:

@@ -132,7 +132,7 @@ def start_hub(
     order: StartOptions, *, cwd: Path, env: Mapping[str, str], log: Path, timeout: float
 ) -> tuple["ForkedProcess", StartResult]:
     """A hub (or a node) once it runs, or has said why it does not. What it writes is added to `log`."""
-    said, ready = os.pipe()
+    read_end, ready = os.pipe()
     nothing = os.open(os.devnull, os.O_RDONLY)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -140,12 +140,12 @@ def start_hub(
         descriptors = (nothing, output, output, ready)
         process = server("hub").start(argv, cwd=cwd, env=env, descriptors=descriptors, timeout=timeout)
     except BaseException:
-        os.close(said)
+        os.close(read_end)
         raise
     finally:
         for descriptor in (nothing, output, ready):  # when the hub ends early, nobody holds the other end
             os.close(descriptor)
-    with os.fdopen(said, "rb") as answers:
+    with os.fdopen(read_end, "rb") as answers:
         answered, _, _ = select.select([answers], [], [], timeout)
         line = answers.readline() if answered else b""
     return process, msgspec.json.decode(line or NOTHING_SAID, type=StartResult)

@@ -10,9 +10,9 @@ from tests.asks.words import SPOKEN, lines, long, spoken
 from tieline.script import AnyStep, Call, Get, Run, Write
 
 
-def rows(place: Path) -> Sequence[Row]:
+def rows(cwd: Path) -> Sequence[Row]:
     first, middle, last = SPOKEN
-    old = place / "old.txt"
+    old = cwd / "old.txt"
     text = "".join(f"line {number}\n" for number in range(30))
     entry = {"old_str": "line 15\n", "new_str": spoken("\n"), "old_str_start_line_number": 16,
              "old_str_end_line_number": 16}  # fmt: skip
@@ -25,8 +25,8 @@ def rows(place: Path) -> Sequence[Row]:
         return Row(kind=kind, replies=([step],), **more)
 
     return (
-        row("write", Write(str(place / "new.txt"), spoken("\n"))),
-        row("long write", Write(str(place / "new.txt"), lines(60)), bidi=False),
+        row("write", Write(str(cwd / "new.txt"), spoken("\n"))),
+        row("long write", Write(str(cwd / "new.txt"), lines(60)), bidi=False),
         row("edit", Call("str-replace-editor", change), prepare=holding(old, text)),
         row("insertion", Call("str-replace-editor", insert), prepare=holding(old, text)),
         row("patch", Call("apply_patch", {"input": patch}), bidi=False),

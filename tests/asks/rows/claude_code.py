@@ -19,13 +19,13 @@ OLD = "vanishing-line\n"
 META = "{name: 'greet', description: 'greets'}"
 
 
-def rows(place: Path) -> Sequence[Row]:
-    file, old, book = place / "greeting.py", place / "old.txt", place / "book.ipynb"
+def rows(cwd: Path) -> Sequence[Row]:
+    file, old, book = cwd / "greeting.py", cwd / "old.txt", cwd / "book.ipynb"
     cells: list[Any] = [
         {"id": "one", "cell_type": "code", "source": OLD, "metadata": {}, "outputs": [], "execution_count": None}
     ]
     notebook: dict[str, Any] = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    outside = place.parent / "-".join(SPOKEN)
+    outside = cwd.parent / "-".join(SPOKEN)
 
     def row(kind: str, *steps: AnyStep, **more: Any) -> Row:
         return Row(kind=kind, replies=tuple([step] for step in steps), options=OPTIONS, **more)
@@ -50,7 +50,7 @@ def rows(place: Path) -> Sequence[Row]:
             prepare=holding(file, "old\n" + "more\n" * 20 + "vanishing old\n"),
             markers=("vanishing old", *SPOKEN),
         ),
-        row("write", Write(str(place / "new.txt"), spoken("\n"))),
+        row("write", Write(str(cwd / "new.txt"), spoken("\n"))),
         row(
             "overwrite",
             read(old),

@@ -19,7 +19,7 @@ SERVERS = {"words": McpServer(command=mcp_server.command_line("speak", sys.execu
 OPTIONS: Mapping[str, Any] = {"mcp_servers": SERVERS}
 
 
-def rows(place: Path) -> Sequence[Row]:
+def rows(cwd: Path) -> Sequence[Row]:
     first, middle, last = SPOKEN
     text = "".join(f"line {number}\n" for number in range(30))
     added = "".join(f"+{line}\n" for line in spoken("\n").split("\n"))
@@ -32,10 +32,10 @@ def rows(place: Path) -> Sequence[Row]:
     def patch(body: str) -> str:
         return f"*** Begin Patch\n{body}*** End Patch\n"
 
-    def prepare(place: Path) -> None:
-        (place / "old.txt").write_text(text)
-        (place / "gone.txt").write_text(spoken("\n") + "\n")
-        (place / f"{first}.txt").write_text(text)
+    def prepare(cwd: Path) -> None:
+        (cwd / "old.txt").write_text(text)
+        (cwd / "gone.txt").write_text(spoken("\n") + "\n")
+        (cwd / f"{first}.txt").write_text(text)
 
     return (
         row("command", Run(f"echo {spoken()}")),

@@ -10,6 +10,6 @@ from tests.asks.words import KINDS, spoken
 from tieline.script import Run
 
 
-def rows(place: Path) -> Sequence[Row]:
+def rows(cwd: Path) -> Sequence[Row]:
     reading = Row(kind="command that reads", replies=([Run(f"cat {spoken()}")],), options=codex.OPTIONS)
-    return (*(row for row in codex.rows(place) if row.kind in KINDS["codex-acp"]), reading)
+    return (*(row for row in codex.rows(cwd) if row.kind in KINDS["codex-acp"]), reading)

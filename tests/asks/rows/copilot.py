@@ -16,9 +16,9 @@ SERVERS = {"words": McpServer(command=mcp_server.command_line("speak", sys.execu
 OPTIONS: Mapping[str, Any] = {"mcp_servers": SERVERS}
 
 
-def rows(place: Path) -> Sequence[Row]:
+def rows(cwd: Path) -> Sequence[Row]:
     first, middle, last = SPOKEN
-    old = place / "old.txt"
+    old = cwd / "old.txt"
     text = "".join(f"line {number}\n" for number in range(30))
     change = {"path": str(old), "old_str": "line 15", "new_str": spoken("\n")}
     in_background = {"command": f"echo {spoken()}", "description": "Scripted", "mode": "async"}
@@ -27,8 +27,8 @@ def rows(place: Path) -> Sequence[Row]:
         return Row(kind=kind, replies=([step],), options=OPTIONS, **more)
 
     return (
-        row("write", Write(str(place / "new.txt"), spoken("\n"))),
-        row("long write", Write(str(place / "long.txt"), lines(60)), bidi=False),
+        row("write", Write(str(cwd / "new.txt"), spoken("\n"))),
+        row("long write", Write(str(cwd / "long.txt"), lines(60)), bidi=False),
         row("edit", Call("edit", change), prepare=holding(old, text)),
         row("command", Run(f"echo {spoken()}")),
         row("command of many lines", Run(f"cat <<EOF\n{lines(60)}EOF"), bidi=False),

@@ -16,12 +16,12 @@ SERVERS = {"words": McpServer(command=mcp_server.command_line("speak", sys.execu
 OPTIONS: Mapping[str, Any] = {"mcp_servers": SERVERS}
 
 
-def rows(place: Path) -> Sequence[Row]:
-    old = place / "old.txt"
+def rows(cwd: Path) -> Sequence[Row]:
+    old = cwd / "old.txt"
     text = "".join(f"line {number}\n" for number in range(30))
     change = {"instruction": "Change it", "file_path": str(old), "old_string": "line 15", "new_string": spoken("\n")}
 
-    skill = place.parent / "home/.gemini/skills/greet/SKILL.md"  # one of the repository's is left out
+    skill = cwd.parent / "home/.gemini/skills/greet/SKILL.md"  # one of the repository's is left out
     skill.parent.mkdir(parents=True, exist_ok=True)
     skill.write_text(f"---\nname: greet\ndescription: {spoken()}\n---\nSay hello.\n")
 
@@ -30,7 +30,7 @@ def rows(place: Path) -> Sequence[Row]:
 
     return (
         row("replace", Call("replace", change), prepare=holding(old, text)),
-        row("write", Write(str(place / "new.txt"), spoken("\n"))),
+        row("write", Write(str(cwd / "new.txt"), spoken("\n"))),
         row("overwrite", Write(str(old), lines(60)), markers=("line 29", *SPOKEN), bidi=False),
         row("command", Run(f"echo {spoken()}")),
         row("command of many lines", Run(f"cat <<EOF\n{lines(60)}EOF"), bidi=False),

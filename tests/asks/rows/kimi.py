@@ -25,9 +25,9 @@ JOB = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 ON_THE_WAY = frozenset({"permission"})
 
 
-def rows(place: Path) -> Sequence[Row]:
+def rows(cwd: Path) -> Sequence[Row]:
     first, middle, last = SPOKEN
-    outside = place.parent / "outside"  # inside of a repository it would not ask
+    outside = cwd.parent / "outside"  # inside of a repository it would not ask
     outside.mkdir(exist_ok=True)
     old = outside / "old.txt"
     text = "".join(f"line {number}\n" for number in range(30))
@@ -53,5 +53,5 @@ def rows(place: Path) -> Sequence[Row]:
         row("end of a task", Call("TaskStop", {"task_id": f"{first}-{middle}-{last}"}), bidi=False),
         row("question", Inquire(f"{first} {spoken()}?", (middle, last))),
         row("plan", Call("EnterPlanMode"), Run(COPY_PLAN), Call("ExitPlanMode"), allow=ON_THE_WAY,
-            prepare=holding(place / "plan.md", spoken("\n"))),
+            prepare=holding(cwd / "plan.md", spoken("\n"))),
     )  # fmt: skip

@@ -11,9 +11,9 @@ from tieline.script import AnyStep, Call, Get, Inquire, Run, Write
 from tieline.testing.rigs.opencode import PATCHING
 
 
-def rows(place: Path) -> Sequence[Row]:
+def rows(cwd: Path) -> Sequence[Row]:
     first, middle, last = SPOKEN
-    old, moved, outside = place / "old.txt", place / f"{first}.txt", place.parent / "-".join(SPOKEN)
+    old, moved, outside = cwd / "old.txt", cwd / f"{first}.txt", cwd.parent / "-".join(SPOKEN)
     text = "".join(f"    line {number}\n" for number in range(30))
     patch = (
         f"*** Begin Patch\n*** Add File: new.txt\n+added\n*** Update File: {moved}\n*** Move to: {last}.txt\n@@\n"
@@ -29,7 +29,7 @@ def rows(place: Path) -> Sequence[Row]:
             Call("edit", {"filePath": str(old), "oldString": "line 15", "newString": spoken("\n")}),
             prepare=holding(old, text),
         ),
-        row("write", Write(str(place / "new.txt"), spoken("\n"))),
+        row("write", Write(str(cwd / "new.txt"), spoken("\n"))),
         row("overwrite", Write(str(old), lines(60)), markers=("line 29", *SPOKEN), bidi=False),
         row("command", Run(f"echo {spoken()}")),
         row("long command", Run(f"echo {long()}"), bidi=False),

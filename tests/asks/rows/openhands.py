@@ -17,9 +17,9 @@ SERVERS = {"words": McpServer(command=mcp_server.command_line("speak", sys.execu
 OPTIONS = {"mcp_servers": SERVERS}
 
 
-def rows(place: Path) -> Sequence[Row]:
+def rows(cwd: Path) -> Sequence[Row]:
     first, middle, _ = SPOKEN
-    old = place / "old.txt"
+    old = cwd / "old.txt"
     text = "".join(f"line {number}\n" for number in range(30))
 
     def change(command: str, **fields: Any) -> AnyStep:
@@ -29,8 +29,8 @@ def rows(place: Path) -> Sequence[Row]:
         return Row(kind=kind, replies=([step],), options=OPTIONS, **more)
 
     return (
-        row("write", Write(str(place / "new.txt"), spoken("\n"))),
-        row("long write", Write(str(place / "new.txt"), lines(60)), bidi=False),
+        row("write", Write(str(cwd / "new.txt"), spoken("\n"))),
+        row("long write", Write(str(cwd / "new.txt"), lines(60)), bidi=False),
         row("edit", change("str_replace", old_str="line 15", new_str=spoken("\n")), prepare=holding(old, text)),
         row("insertion", change("insert", insert_line=15, new_str=spoken("\n")), prepare=holding(old, text)),
         row("command", Run(f"echo {spoken()}")),

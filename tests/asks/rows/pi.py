@@ -10,8 +10,8 @@ from tests.asks.words import SPOKEN, lines, long, spoken
 from tieline.script import AnyStep, Call, Run, Write
 
 
-def rows(place: Path) -> Sequence[Row]:
-    old = place / "old.txt"
+def rows(cwd: Path) -> Sequence[Row]:
+    old = cwd / "old.txt"
     text = "".join(f"line {number}\n" for number in range(30))
     change = {"path": str(old), "edits": [{"oldText": "line 15", "newText": spoken("\n")}]}
 
@@ -20,7 +20,7 @@ def rows(place: Path) -> Sequence[Row]:
 
     return (
         row("edit", Call("edit", change), prepare=holding(old, text)),
-        row("write", Write(str(place / "new.txt"), spoken("\n"))),
+        row("write", Write(str(cwd / "new.txt"), spoken("\n"))),
         row("overwrite", Write(str(old), lines(60)), markers=("line 29", *SPOKEN), bidi=False),
         row("command", Run(f"echo {spoken()}")),
         row("command of many lines", Run(f"cat <<EOF\n{lines(60)}EOF"), bidi=False),

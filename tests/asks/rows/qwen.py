@@ -17,9 +17,9 @@ OPTIONS: Mapping[str, Any] = {"mcp_servers": SERVERS}
 ON_THE_WAY = frozenset({"permission"})
 
 
-def rows(place: Path) -> Sequence[Row]:
+def rows(cwd: Path) -> Sequence[Row]:
     first, middle, last = SPOKEN
-    old = place / "old.txt"
+    old = cwd / "old.txt"
     text = "".join(f"line {number}\n" for number in range(30))
     change = {"file_path": str(old), "old_string": "line 15", "new_string": spoken("\n")}
 
@@ -32,7 +32,7 @@ def rows(place: Path) -> Sequence[Row]:
         return Row(kind=kind, replies=tuple([step] for step in steps), options=OPTIONS, **more)
 
     return (
-        row("write", Write(str(place / "new.txt"), spoken("\n"))),
+        row("write", Write(str(cwd / "new.txt"), spoken("\n"))),
         row("edit", look, Call("edit", change), prepare=holding(old, text)),
         row("overwrite", look, Write(str(old), lines(60)), markers=("line 29", *SPOKEN), bidi=False),
         row("command", Run(f"echo {spoken()}")),

@@ -22,9 +22,9 @@ def program(function: str, **given: Any) -> AnyStep:
     return Call("run_typescript", {"code": f"return await tools.{function}({msgspec.json.encode(given).decode()})"})
 
 
-def rows(place: Path) -> Sequence[Row]:
+def rows(cwd: Path) -> Sequence[Row]:
     first, middle, last = SPOKEN
-    old = place / "old.txt"
+    old = cwd / "old.txt"
     text = "".join(f"line {number}\n" for number in range(30))
     change = {"file_path": str(old), "old_string": "line 15", "new_string": spoken("\n")}
     everywhere = {"file_path": str(old), "old_string": "line", "new_string": first, "replace_all": True}
@@ -33,7 +33,7 @@ def rows(place: Path) -> Sequence[Row]:
         return Row(kind=kind, replies=([step],), options=OPTIONS, **more)
 
     return (
-        row("write", Write(str(place / "new.txt"), spoken("\n"))),
+        row("write", Write(str(cwd / "new.txt"), spoken("\n"))),
         row("edit", Call("edit", change), prepare=holding(old, text)),
         row("edit everywhere", Call("edit", everywhere), prepare=holding(old, text),
             markers=(f"{first} 0", f"{first} 29"), bidi=False),

@@ -222,13 +222,13 @@ ADDED = {  # harness → the object of ours to which something is added
 def entries_of(harness: str, **options: Any) -> tuple[JsonEntries, JsonEntries]:
     """Its editor of our entries now, and the one of an installation at another place."""
     here, there = (
-        InstallOptions(env=HOME, program=f"/{place}/tieline", python="/py", **options) for place in ("a", "b")
+        InstallOptions(env=HOME, program=f"/{folder}/tieline", python="/py", **options) for folder in ("a", "b")
     )
-    found = [
+    editors = [
         next(file.editor for file in create(harness).files(each) if isinstance(file.editor, JsonEntries))
         for each in (here, there)
     ]
-    return found[0], found[1]
+    return editors[0], editors[1]
 
 
 @pytest.mark.parametrize("harness", ADDED)

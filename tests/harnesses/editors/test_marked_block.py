@@ -24,10 +24,10 @@ def test_any_text_is_as_it_was(text: str) -> None:
 def test_the_last_of_two_harnesses_takes_the_block_away(text: str) -> None:
     both = OTHER.install(NOTES.install(text))
     assert both.count("words") == NOTES.install(text).count("words")
-    one = NOTES.uninstall(both)
-    assert one is not None and one == OTHER.install(text)
-    assert NOTES.uninstall(one) == one
-    assert OTHER.uninstall(one) == text
+    remaining = NOTES.uninstall(both)
+    assert remaining is not None and remaining == OTHER.install(text)
+    assert NOTES.uninstall(remaining) == remaining
+    assert OTHER.uninstall(remaining) == text
 
 
 def test_a_file_that_we_made_goes_again() -> None:
@@ -44,13 +44,13 @@ LINES_OF_OTHERS = st.lists(st.sampled_from(["mine", "", "- a list", "## A headin
 
 
 @given(st.text(), LINES_OF_OTHERS, st.integers(0, 3), st.sampled_from(["\n", "\r\n"]))
-def test_what_a_person_wrote_into_it_stays(before: str, lines: list[str], place: int, newline: str) -> None:
+def test_what_a_person_wrote_into_it_stays(before: str, lines: list[str], offset: int, newline: str) -> None:
     before += newline
     installed = NOTES.install(before)
     block = installed[len(before) :].split("\n")
     first = next(number for number, line in enumerate(block) if line.startswith("<!-- tieline ["))
     ends = "\r" if block[first].endswith("\r") else ""
-    block[first + 1 + place : first + 1 + place] = [f"{line}{ends}" for line in lines]
+    block[first + 1 + offset : first + 1 + offset] = [f"{line}{ends}" for line in lines]
     written = before + "\n".join(block)
     assert NOTES.install(written) == written
     assert NOTES.uninstall(OTHER.install(written)) == written.replace("tieline [codex]", "tieline [opencode]")
@@ -82,9 +82,9 @@ def test_a_whole_file_is_ours_only_with_our_mark() -> None:
     skill, other = (WholeFile(name, f"---\n# {MARK}\n---\nwords\n") for name in ("codex", "opencode"))
     both = other.install(skill.install(None))
     assert "[codex opencode]" in both
-    one = skill.uninstall(both)
-    assert one is not None and one == other.install(None)
-    assert other.uninstall(one) is None
+    remaining = skill.uninstall(both)
+    assert remaining is not None and remaining == other.install(None)
+    assert other.uninstall(remaining) is None
     assert skill.uninstall("# mine") == "# mine"
     with pytest.raises(CannotEdit):
         skill.install("# mine")

@@ -19,7 +19,7 @@ def binaries(agent: str) -> Path:
 
 
 def main() -> int:
-    program = next((found for version in VERSIONS if (found := find(version))), "")
+    program = next((path for version in VERSIONS if (path := find(version))), "")
     if not program:
         print(f"These agents need Python {' or '.join(VERSIONS)}: there is none on this machine.", file=sys.stderr)
         return 1
