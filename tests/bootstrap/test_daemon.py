@@ -42,9 +42,9 @@ class Machine(CliProcess):
         """Start it; its address."""
         ended = self.tieline("up", "--port", "0", *more)
         assert ended.returncode == 0, ended.stdout + ended.stderr
-        found = re.search(r"Tieline is at (http://127\.0\.0\.1:\d+)", ended.stdout)
-        assert found and f"{found[1]}/#login=" in ended.stdout, ended.stdout
-        return found[1]
+        match = re.search(r"Tieline is at (http://127\.0\.0\.1:\d+)", ended.stdout)
+        assert match and f"{match[1]}/#login=" in ended.stdout, ended.stdout
+        return match[1]
 
     def holder(self) -> int:
         return running_pid(self.env)
@@ -76,9 +76,9 @@ def test_up_status_down(machine: Machine) -> None:
     assert about["url"] == url and about["pid"] == machine.holder() and about["node"] and about["version"]
     status = machine.tieline("status", "--json")
     assert status.returncode == 0, status.stderr
-    told = json.loads(status.stdout)
-    assert told["running"] and told["url"] == url and told["sessions"] == told["asks"] == 0
-    assert [(node["online"], node["local"]) for node in told["nodes"]] == [(True, True)]
+    report = json.loads(status.stdout)
+    assert report["running"] and report["url"] == url and report["sessions"] == report["asks"] == 0
+    assert [(node["online"], node["local"]) for node in report["nodes"]] == [(True, True)]
     assert url in machine.tieline("status").stdout
     again = machine.tieline("up")
     assert again.returncode == 0 and "runs here already" in again.stdout and url in again.stdout
@@ -105,25 +105,25 @@ def test_up_status_down(machine: Machine) -> None:
 
 
 def test_up_join_leave_and_down_for_programs(tmp_path: Path, machine: Machine) -> None:
-    def told(at: Machine, *words: str) -> dict[str, Any]:
+    def json_of(at: Machine, *words: str) -> dict[str, Any]:
         ended = at.tieline(*words, "--json")
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return json.loads(ended.stdout)
 
-    assert told(machine, "down") == {"pid": 0, "killed": False}
-    started = told(machine, "hub", "--port", "0")
+    assert json_of(machine, "down") == {"pid": 0, "killed": False}
+    started = json_of(machine, "hub", "--port", "0")
     assert started["pid"] == machine.holder() and not started["already"]
     assert started["login"].startswith(f"{started['url']}/#login=")
-    again = told(machine, "up")
+    again = json_of(machine, "up")
     assert again["already"] and again["pid"] == started["pid"] and again["login"] != started["login"]
     other = Machine(tmp_path / "other")
     try:
-        joined = told(other, "node", "join", pairing_link(machine), "--name", "far away", "--no-run")
+        joined = json_of(other, "node", "join", pairing_link(machine), "--name", "far away", "--no-run")
         assert (joined["hub"], joined["name"], joined["running"]) == (started["url"], "far away", False)
-        assert told(other, "node", "leave") == {"hub": started["url"], "problem": ""}
+        assert json_of(other, "node", "leave") == {"hub": started["url"], "problem": ""}
     finally:
         other.kill()
-    assert told(machine, "down") == {"pid": started["pid"], "killed": False}
+    assert json_of(machine, "down") == {"pid": started["pid"], "killed": False}
     assert not machine.holder()
 
 
@@ -141,7 +141,7 @@ async def test_killed_it_leaves_nothing_behind_and_comes_up_again(machine: Machi
     assert status.returncode == 1 and "Nothing is running here" in status.stdout
     machine.up()
     sessions = json.loads(machine.tieline("sessions", "--json").stdout)
-    assert [(one["agent"], one["status"]) for one in sessions] == [("worker", "failed")]
+    assert [(session["agent"], session["status"]) for session in sessions] == [("worker", "failed")]
     down = machine.tieline("down")
     assert down.returncode == 0, down.stdout
 
@@ -239,7 +239,7 @@ async def test_an_agent_that_kills_its_reaper_and_the_guard_does_not_become_a_pe
     free = machine.place / "free"
     await eventually(free.exists, "the attack did not begin", timeout=WAIT_S)
     await eventually(lambda: not Path("/proc", free.read_text()).exists(), "it lives on", timeout=WAIT_S)
-    assert [one["id"] for one in json.loads(machine.tieline("asks", "--json").stdout)] == [ask]
+    assert [pending["id"] for pending in json.loads(machine.tieline("asks", "--json").stdout)] == [ask]
     assert not (machine.place / "proof").exists()
     assert machine.tieline("approve", ask).returncode == 0, "a person is not refused"
     await eventually((machine.place / "proof").exists, "the agent does not go on", timeout=WAIT_S)
@@ -291,9 +291,9 @@ def await_state(machine: Machine, state: str) -> None:
 
 
 def pairing_link(machine: Machine) -> str:
-    found = re.search(r"'(http://\S+#pair=\S+)'", machine.tieline("pair", "--node").stdout)
-    assert found
-    return found[1]
+    match = re.search(r"'(http://\S+#pair=\S+)'", machine.tieline("pair", "--node").stdout)
+    assert match
+    return match[1]
 
 
 def test_two_machines(tmp_path: Path, machine: Machine) -> None:
@@ -362,12 +362,12 @@ def test_a_bus_named_at_the_start_counts(machine: Machine, tmp_path: Path) -> No
     machine.up("--bus", f"sqlite://{tmp_path}/other.db")
     assert (tmp_path / "other.db").exists() and not paths.bus_file(machine.env).exists()
     assert machine.tieline("down").returncode == 0
-    for wrong, told in (
+    for wrong, message in (
         (("--bus", "redis://x"), "bus URL scheme 'redis'"),
         (("--bus", "nats://x", "--nats"), "exclude"),
     ):
         ended = machine.tieline("up", *wrong)
-        assert ended.returncode == 2 and told in ended.stderr
+        assert ended.returncode == 2 and message in ended.stderr
 
 
 async def test_a_nats_server_of_its_own_is_kept_and_ends_with_it(machine: Machine) -> None:
@@ -423,21 +423,21 @@ async def test_members_exchange_messages_over_a_nats_server_of_its_own(machine: 
 
 
 def processes_of(word: str) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = entry.read_bytes().split(b"\0")
         except OSError:  # it is gone
             continue
         if word.encode() in words and words[0].endswith(b"nats-server"):
-            found.append(int(entry.parent.name))
-    return found
+            pids.append(int(entry.parent.name))
+    return pids
 
 
 def test_up_names_the_harnesses_without_tieline(machine: Machine) -> None:
     (Path(machine.env["HOME"]) / ".codex").mkdir()
-    said = machine.tieline("up", "--port", "0").stdout
-    assert "Harnesses here without Tieline: codex. `tieline install` puts it into them." in said
+    output = machine.tieline("up", "--port", "0").stdout
+    assert "Harnesses here without Tieline: codex. `tieline install` puts it into them." in output
     assert machine.tieline("down").returncode == 0
     assert machine.tieline("install", "codex").returncode == 0
     assert "Harnesses" not in machine.tieline("up", "--port", "0").stdout

@@ -39,14 +39,14 @@ config = {{ urls = ["json://127.0.0.1:{server.port}/"] }}
         async with hub_on(config, node=False) as (hub, _):
             mesh, channels = hub.mesh, hub.channels
             assert mesh is not None and channels is not None
-            running = lambda: [one.id for one in channels.reports() if one.state == "running"]  # noqa: E731
+            running = lambda: [report.id for report in channels.reports() if report.state == "running"]  # noqa: E731
             await eventually(lambda: "desk" in running(), "the channel does not run", timeout=60)
             await mesh.register_agent(harness("s-1"), name="reviewer")
             await mesh.send_message(OWNER, "@reviewer", "are you there?")
             await eventually(lambda: bool(posted.bodies), "the channel was told", timeout=60)
-            told = msgspec.json.decode(posted.bodies[0])
-            assert "A message waits for reviewer" in told["message"] and "From owner" in told["message"]
-            assert "are you there?" not in told["message"]
+            notification = msgspec.json.decode(posted.bodies[0])
+            assert "A message waits for reviewer" in notification["message"] and "From owner" in notification["message"]
+            assert "are you there?" not in notification["message"]
             calls = tmp_path / "calls"
             await eventually(lambda: calls.exists() and "From owner" in calls.read_text(), "the desktop", timeout=60)
 
@@ -56,20 +56,20 @@ async def test_the_live_ways_go_by_the_names_of_their_harnesses_and_are_off_with
     assert [connector.harness for connector in connectors] == list(CONNECTORS)
     assert set(CONNECTORS) <= set(registry.names())
     for connector in connectors:
-        told: list[HarnessSession] = []
+        sessions: list[HarnessSession] = []
         assert bool(connector.rungs) == bool(registry.create(connector.harness).capabilities.idle_wake)
-        async with connector.open(Observer(told)):
+        async with connector.open(Observer(sessions)):
             with pytest.raises(Unreachable):
                 await connector.push(HarnessSession(harness=connector.harness, session="nobody"), "hello", "alice")
-        assert told == []
+        assert sessions == []
 
 
 class Observer:
-    def __init__(self, told: list[HarnessSession]) -> None:
-        self._told = told
+    def __init__(self, sessions: list[HarnessSession]) -> None:
+        self._sessions = sessions
 
     async def changed(self, session: HarnessSession) -> None:
-        self._told.append(session)
+        self._sessions.append(session)
 
     async def ended(self, session: HarnessSession) -> None:
-        self._told.append(session)
+        self._sessions.append(session)

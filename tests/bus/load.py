@@ -57,10 +57,10 @@ class Load:
                     return
 
     async def _check(self) -> None:
-        found = await all_of(self.bus.read(f"{self.family}.>", follow=False))
-        assert {record.data.decode(): record.seq for record in found} == self.acked
-        assert len(found) == self.total, "a record is there twice"
+        records = await all_of(self.bus.read(f"{self.family}.>", follow=False))
+        assert {record.data.decode(): record.seq for record in records} == self.acked
+        assert len(records) == self.total, "a record is there twice"
         for publisher in range(PUBLISHERS):
-            mine = [r.data.decode().split("-") for r in found if r.data.startswith(b"%d-" % publisher)]
+            mine = [r.data.decode().split("-") for r in records if r.data.startswith(b"%d-" % publisher)]
             assert [int(n) for _, n in mine] == list(range(self.each)), "order of a publisher"
-        assert self.followed == found, "live is not what replay is"
+        assert self.followed == records, "live is not what replay is"

@@ -118,16 +118,16 @@ class Starting(Door):
 
     def __init__(self, id: str) -> None:
         super().__init__(id, f"relay.{id}")
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     async def start(self, relay: RelayAccess) -> None:
-        self.told.append("start")
+        self.calls.append("start")
 
     async def stop(self) -> None:
-        self.told.append("stop")
+        self.calls.append("stop")
 
     async def deliver(self, subject: str, envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
-        self.told.append(envelope.payload.text)
+        self.calls.append(envelope.payload.text)
         return DeliveryResult(status="delivered")
 
 
@@ -147,10 +147,10 @@ async def test_who_gets_it_back_goes_on(tmp_path: Path) -> None:
         far = replace(Holder.new(), machine="elsewhere", host="far")
         await relay.lease._table.put(KEY, msgspec.json.encode(far), ttl=3600)  # pyright: ignore[reportPrivateUsage]
         await eventually(lambda: relay.lease.other == far, "it does not know", timeout=30)
-        await eventually(lambda: before.told == ["start", "stop"], "its channels are not stopped", timeout=30)
+        await eventually(lambda: before.calls == ["start", "stop"], "its channels are not stopped", timeout=30)
         await eventually(lambda: relay.channels()[0].state == "stopped", "it is shown as if it ran", timeout=30)
         await relay.register(meanwhile)
-        assert meanwhile.told == [], "the active relay has this channel"
+        assert meanwhile.calls == [], "the active relay has this channel"
         await relay.lease._table.delete(KEY)  # pyright: ignore[reportPrivateUsage]
         await eventually(lambda: relay.active, "it does not come back", timeout=30)
         assert [receipt.id for receipt in relay.inbox("relay.user.you").unread()] == [waits.id]
@@ -159,7 +159,7 @@ async def test_who_gets_it_back_goes_on(tmp_path: Path) -> None:
         for channel in (before, meanwhile):
             sent = await relay.send(f"{channel.subject_prefix}.you", "again", sender="relay.user.me")
             assert (await over(relay, sent.id)).state == "injected"
-        assert before.told == ["start", "stop", "start", "again"] and meanwhile.told == ["start", "again"]
+        assert before.calls == ["start", "stop", "start", "again"] and meanwhile.calls == ["start", "again"]
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ class Acknowledged:
 
 
 def lives(path: Path) -> Acknowledged:
-    told = Acknowledged()
+    acknowledged = Acknowledged()
     points = random.Random(20)
     with subprocess.Popen(
         [sys.executable, str(CRASHER), f"sqlite://{path}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -58,33 +58,33 @@ def lives(path: Path) -> Acknowledged:
                 for line in nursery.stdout:
                     if line == "gone\n":
                         break
-                    told.hear(line)
+                    acknowledged.hear(line)
                     if lines == 0:
                         os.kill(pid, signal.SIGKILL)
                     lines -= 1
         finally:
             nursery.kill()
-    return told
+    return acknowledged
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_killed_200_times(tmp_path: Path) -> None:
     path = tmp_path / "bus.db"
-    told = lives(path)
-    put, highest = told.put, told.highest
+    acknowledged = lives(path)
+    put, highest = acknowledged.put, acknowledged.highest
     assert len(put) > LIVES * 10, "no load worth speaking of"
     raw = sqlite3.connect(path)
     assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     raw.close()
     async with open_bus(f"sqlite://{path}") as bus:
-        found = await all_of(bus.read("load.*", follow=False))
-        there = {record.data.decode(): record.seq for record in found}
-        assert len(there) == len(found), "a record is there twice"
+        records = await all_of(bus.read("load.*", follow=False))
+        there = {record.data.decode(): record.seq for record in records}
+        assert len(there) == len(records), "a record is there twice"
         assert {id: there.get(id) for id in put} == put
-        assert [record.seq for record in found] == sorted(there.values())
+        assert [record.seq for record in records] == sorted(there.values())
         by_task: dict[str, list[int]] = {}
-        for record in found:
+        for record in records:
             task, _, n = record.data.decode().rpartition("-")
             by_task.setdefault(task, []).append(int(n))
         assert all(numbers == list(range(len(numbers))) for numbers in by_task.values()), "order of a publisher"

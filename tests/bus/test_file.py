@@ -86,8 +86,8 @@ async def test_its_log_is_laid_out_and_holds_what_it_held(tmp_path: Path) -> Non
         for file in (path, log):  # as it would be found after a crash
             shutil.copy(file, crashed)
     async with open_bus(f"sqlite://{crashed}/bus.db") as bus:
-        found = [record.data async for record in bus.read("a.b", follow=False)]
-    assert found == [b"%d" % number for number in range(1500)]
+        payloads = [record.data async for record in bus.read("a.b", follow=False)]
+    assert payloads == [b"%d" % number for number in range(1500)]
 
 
 async def test_a_newer_file_is_left_alone(tmp_path: Path) -> None:

@@ -46,15 +46,15 @@ async def test_a_file_size_limit(tmp_path: Path) -> None:
     url = f"sqlite://{tmp_path}/bus.db"
     child = await asyncio.create_subprocess_exec(sys.executable, "-c", LIMITED, url, stdout=subprocess.PIPE)
     output, _ = await asyncio.wait_for(child.communicate(), 60)
-    told = json.loads(output)
-    assert len(told["refused"]) == 5
-    assert all("no room to write" in text for text in told["refused"])
-    assert len(told["acked"]) > 10
-    assert told["there"][1:] == told["acked"][:-1]
-    assert told["seen"] == told["acked"]
+    report = json.loads(output)
+    assert len(report["refused"]) == 5
+    assert all("no room to write" in text for text in report["refused"])
+    assert len(report["acked"]) > 10
+    assert report["there"][1:] == report["acked"][:-1]
+    assert report["seen"] == report["acked"]
     async with open_bus(url) as bus:
-        found = await all_of(bus.read("a.b", follow=False))
-        assert [record.seq for record in found][1:] == told["acked"]
+        records = await all_of(bus.read("a.b", follow=False))
+        assert [record.seq for record in records][1:] == report["acked"]
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ async def test_a_full_disk(small_disk: Path) -> None:
         assert {type(result) for result in results} == {BusFull}
         with pytest.raises(BusFull):
             await table.put("k", bytes(CHUNK * 4))
-        found = await all_of(bus.read("a.b", follow=False))
-        assert [record.seq for record in found] == acked
+        records = await all_of(bus.read("a.b", follow=False))
+        assert [record.seq for record in records] == acked
         (small_disk / "ballast").unlink()
         acked.append(await bus.publish("a.b", b"after"))
         entry = await table.get("k")

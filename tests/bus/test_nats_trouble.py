@@ -84,8 +84,8 @@ async def test_calls_at_once_keep_their_order_across_a_restart(nats_server: Nats
         await nats_server.start()
         await asyncio.gather(*calls)
         for subject in range(4):
-            found = [int(record.data) for record in await all_of(bus.read(f"order.{subject}", follow=False))]
-            assert found == list(range(subject, 4000, 4))
+            numbers = [int(record.data) for record in await all_of(bus.read(f"order.{subject}", follow=False))]
+            assert numbers == list(range(subject, 4000, 4))
 
 
 @pytest.mark.slow

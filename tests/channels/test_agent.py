@@ -51,21 +51,21 @@ class Setting:
         relay: Relay,
         manager: SessionManager,
         sessions: HubSessions,
-        told: list[str],
+        inputs: list[str],
         stalled: asyncio.Event,
     ) -> None:
         self.bus = bus
         self.relay = relay
         self.manager = manager
         self.sessions = sessions
-        self.told = told
+        self.inputs = inputs
         self.stalled = stalled
 
 
 @asynccontextmanager
 async def setting(
     url: str,
-    place: Path,
+    folder: Path,
     *replies: Reply,
     sessions: type[HubSessions] = HubSessions,
     node: type[SessionManager] = SessionManager,
@@ -73,10 +73,10 @@ async def setting(
     **channel: Any,
 ) -> AsyncGenerator[Setting, None]:
     """A hub whose node has the scripted agent, and a relay with the agent channel, on one bus."""
-    told: list[str] = []
+    inputs: list[str] = []
     stalled = asyncio.Event()
-    driver = Scripted(replies, on_model_input=told.append, on_stall=stalled.set)
-    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(place.parent / "state")}
+    driver = Scripted(replies, on_model_input=inputs.append, on_stall=stalled.set)
+    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(folder.parent / "state")}
     config = Config(default_agent="scripted", environ=env, agents={agent: PROGRAMS[agent]} if agent in PROGRAMS else {})
     async with (
         open_bus(url) as bus,
@@ -84,11 +84,11 @@ async def setting(
         hub_around(manager, bus, config) as hub,
         Relay(bus, config, settings=QUICK) as relaying,
     ):
-        project = AgentProject(cwd=str(place), policy="full", agent=agent, accept_unenforced=True)
+        project = AgentProject(cwd=str(folder), policy="full", agent=agent, accept_unenforced=True)
         own = AgentConfig(projects={"shop": project, "Bank": project}, **channel)
         reached = sessions(hub)
         await relaying.register(create("agents", own, ChannelContext(sessions=reached)))
-        yield Setting(bus, relaying, manager, reached, told, stalled)
+        yield Setting(bus, relaying, manager, reached, inputs, stalled)
 
 
 @pytest.mark.parametrize("subject", ["relay.program2.shop.bob", "relay.agents.shop.bob", "relay.webhook.shop.bob"])
@@ -100,7 +100,7 @@ async def test_it_takes_addresses_of_agents_only(subject: str, tmp_path: Path) -
         read = await here.relay.send("relay.user.shop.bob", "the question", sender=ME)
         assert states(await here.relay.status(read.id)) == ["accepted", "stored"], "it waits in a person's inbox"
         assert (await within(here.relay.ask(BOB, "the question", sender=ME, timeout=60))).payload.text == "the answer"
-        assert len(here.told) == 1
+        assert len(here.inputs) == 1
 
 
 async def test_a_message_is_a_prompt_and_its_turn_the_answer(url: str, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ async def test_a_message_is_a_prompt_and_its_turn_the_answer(url: str, tmp_path:
         assert (session.id, session.title, session.cwd) == (session_of("shop", "bob"), "shop.bob", str(tmp_path))
         (prompt,) = [p async for p in prompts(here.manager, session.id)]
         assert prompt == "the question", "the content alone"
-        context = here.told[0]
+        context = here.inputs[0]
         for line in (
             f"From: {ME} (human)",
             f"To: {BOB}",
@@ -144,7 +144,7 @@ async def test_without_reply_to_nothing_is_answered(tmp_path: Path) -> None:
         sent = await here.relay.send(BOB, "hi", sender=ME)
         receipt = await over(here.relay, sent.id)
         assert (receipt.state, receipt.answer, len(await here.relay.trace(sent.id))) == ("seen", "", 1)
-        assert "Reply: no answer is awaited." in here.told[0]
+        assert "Reply: no answer is awaited." in here.inputs[0]
 
 
 async def test_names_make_sessions_once(tmp_path: Path) -> None:
@@ -212,8 +212,8 @@ async def test_an_answer_to_an_address_that_nobody_has_any_longer_is_a_dead_lett
 
 
 async def test_a_refusal_of_the_session_is_told(tmp_path: Path) -> None:
-    place = tmp_path / "gone"
-    async with setting(f"sqlite://{tmp_path}/bus.db", place) as here:
+    folder = tmp_path / "gone"
+    async with setting(f"sqlite://{tmp_path}/bus.db", folder) as here:
         with pytest.raises(Unanswered) as caught:
             await within(here.relay.ask(BOB, "hi", sender=ME, timeout=60))
         assert caught.value.reason == "refused_by_session"
@@ -297,15 +297,15 @@ async def test_an_agent_that_cannot_be_started(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_an_agent_that_outlives_its_time_has_no_process_left(tmp_path: Path) -> None:
-    place = tmp_path / "place"
-    place.mkdir()
+    folder = tmp_path / "place"
+    folder.mkdir()
     limits = Limits(ttl_s=5)
-    async with setting(f"sqlite://{tmp_path}/bus.db", place, agent="sleeper") as here:
+    async with setting(f"sqlite://{tmp_path}/bus.db", folder, agent="sleeper") as here:
         sent = await here.relay.send(BOB, "work", sender=ME, limits=limits)
-        await eventually((place / "at-work").exists, "it was not started", timeout=60)
+        await eventually((folder / "at-work").exists, "it was not started", timeout=60)
         receipt = await over(here.relay, sent.id)
         assert (receipt.state, receipt.reason) == ("dead", "timeout")
-        await eventually(lambda: not at_work_in(place), "its process works on", timeout=60)
+        await eventually(lambda: not at_work_in(folder), "its process works on", timeout=60)
 
 
 async def test_a_time_limit_of_the_channels_own(tmp_path: Path) -> None:
@@ -439,8 +439,8 @@ async def test_attachments_are_named_and_never_opened(tmp_path: Path) -> None:
         secret.write_text("nobody asked for this")
         payload = Payload("look", attachments=(AttachmentRef(url=secret.as_uri(), name="notes.txt"),))
         await within(here.relay.ask(BOB, payload, sender=ME, timeout=60))
-        assert f"Attachment: notes.txt (application/octet-stream) {secret.as_uri()}" in here.told[0]
-        assert "nobody asked" not in here.told[0]
+        assert f"Attachment: notes.txt (application/octet-stream) {secret.as_uri()}" in here.inputs[0]
+        assert "nobody asked" not in here.inputs[0]
 
 
 def test_calls_are_counted_by_what_is_seen() -> None:

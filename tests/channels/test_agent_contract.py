@@ -36,14 +36,14 @@ class Flaky(SessionManager):
 class FarAgent:
     address = "relay.agent.shop.bob"
 
-    def __init__(self, node: Flaky, sessions: HubSessions, told: list[str], place: Path) -> None:
-        self.config: Mapping[str, Any] = {"projects": {"shop": {"cwd": str(place), "policy": "full"}}}
+    def __init__(self, node: Flaky, sessions: HubSessions, inputs: list[str], folder: Path) -> None:
+        self.config: Mapping[str, Any] = {"projects": {"shop": {"cwd": str(folder), "policy": "full"}}}
         self.context = ChannelContext(sessions=sessions)
         self._node = node
-        self._told = told
+        self._inputs = inputs
 
     def texts(self) -> list[str]:
-        return self._told
+        return self._inputs
 
     def fail(self, times: int) -> None:
         self._node.failing = times
@@ -57,11 +57,11 @@ class TestAgentChannel(ChannelContract):
 
     @pytest.fixture
     async def far(self, tmp_path: Path) -> AsyncGenerator[FarAgent, None]:
-        told: list[str] = []
-        driver = Scripted([[Say("x")]] * 20, on_model_input=told.append)
+        inputs: list[str] = []
+        driver = Scripted([[Say("x")]] * 20, on_model_input=inputs.append)
         env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(tmp_path / "state")}
         config = Config(default_agent="scripted", environ=env)
         async with open_bus(f"sqlite://{tmp_path}/sessions.db") as bus:
             node = Flaky(bus, config, drivers={"scripted": driver})
             async with node, hub_around(node, bus, config) as hub:
-                yield FarAgent(node, HubSessions(hub), told, tmp_path)
+                yield FarAgent(node, HubSessions(hub), inputs, tmp_path)

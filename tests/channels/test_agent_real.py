@@ -51,10 +51,10 @@ PRESETS = {
 @pytest.mark.real
 @pytest.mark.parametrize("agent", RIGS)
 async def test_a_message_to_a_real_agent(agent: str, tmp_path: Path) -> None:
-    place = tmp_path / "place"
-    place.mkdir()
+    folder = tmp_path / "place"
+    folder.mkdir()
     for name in ("AGENTS.md", "CLAUDE.md", "GEMINI.md"):
-        (place / name).write_text("Here they sell teapots.\n")
+        (folder / name).write_text("Here they sell teapots.\n")
     async with RIGS[agent](tmp_path / "home") as rig:
         env = {**rig.options["env"], "TIELINE_HOME": str(tmp_path / "state")}
         config = Config(default_agent=agent, environ=env)
@@ -66,7 +66,7 @@ async def test_a_message_to_a_real_agent(agent: str, tmp_path: Path) -> None:
             Relay(bus, config, settings=QUICK) as relay,
         ):
             own = AgentProject(
-                cwd=str(place), policy="full", model=str(rig.options.get("model", "")), accept_unenforced=True
+                cwd=str(folder), policy="full", model=str(rig.options.get("model", "")), accept_unenforced=True
             )
             channel = create(
                 "agents",

@@ -42,7 +42,10 @@ async def sent(relay: Relay, payload: str | Payload, state: str = "injected") ->
 
 
 def shown(posted: Posted) -> str:
-    return "\n".join(f"{one['title']}\n{one['message']}" for one in map(msgspec.json.decode, posted.bodies))
+    return "\n".join(
+        f"{notification['title']}\n{notification['message']}"
+        for notification in map(msgspec.json.decode, posted.bodies)
+    )
 
 
 async def test_a_template_says_what_is_shown(tmp_path: Path) -> None:
@@ -99,13 +102,13 @@ async def test_in_quiet_hours_it_waits_or_is_dropped(tmp_path: Path) -> None:
     always = f"{now - timedelta(hours=1):%H:%M}-{now + timedelta(hours=1):%H:%M}"
     async with notified(tmp_path / "a", quiet=always, timezone="UTC") as (relay, posted):
         receipt = await relay.send("relay.notify.desk", "later", sender="relay.user.ada")
-        found = await until(relay, receipt.id, lambda one: one.waiting == "quiet_hours" or one.over)
-        assert (found.waiting, found.attempts, found.over) == ("quiet_hours", 0, False)
+        receipt = await until(relay, receipt.id, lambda receipt: receipt.waiting == "quiet_hours" or receipt.over)
+        assert (receipt.waiting, receipt.attempts, receipt.over) == ("quiet_hours", 0, False)
         assert posted.bodies == []
     async with notified(tmp_path / "b", quiet=always, timezone="UTC", late="drop") as (relay, posted):
         receipt = await relay.send("relay.notify.desk", "never", sender="relay.user.ada")
-        found = await over(relay, receipt.id)
-        assert (found.state, found.reason) == ("dead", "quiet_hours")
+        receipt = await over(relay, receipt.id)
+        assert (receipt.state, receipt.reason) == ("dead", "quiet_hours")
         assert posted.bodies == []
 
 

@@ -45,7 +45,7 @@ def address(chat: int = ADA) -> str:
     return f"relay.telegram.phone.{chat}"
 
 
-async def told(relay: Relay, text: str | Payload, **more: Any) -> str:
+async def delivered(relay: Relay, text: str | Payload, **more: Any) -> str:
     """Sent to Ada, and delivered."""
     sent = await relay.send(address(), text, sender="relay.user.bob", **more)
     receipt = await over(relay, sent.id)
@@ -100,7 +100,7 @@ async def test_a_chat_is_paired_with_the_code(tmp_path: Path) -> None:
         await relay.unregister("phone")
         again = await made(tmp_path, "phone", "telegram", {"token": TOKEN, "api": api.url, "pairing": True})
         await relay.register(again)
-        await told(relay, "still here")
+        await delivered(relay, "still here")
         kept = tmp_path / "channels" / "phone" / "paired.json"
         assert kept.stat().st_mode & 0o077 == 0
 
@@ -119,8 +119,8 @@ async def test_too_many_wrong_codes_make_another(tmp_path: Path) -> None:
 async def test_a_reply_answers_exactly_that_message(tmp_path: Path) -> None:
     async with bot(tmp_path) as (api, relay, _):
         desk, other = Desk(relay), Desk(relay, "relay.other")
-        first = await told(relay, "one?", reply_to="relay.other")
-        await told(relay, "two?")
+        first = await delivered(relay, "one?", reply_to="relay.other")
+        await delivered(relay, "two?")
         shown = int(api.made("sendmessage")[0].fields["_id"])
         await api.write(ADA, "to the first", reply_to=shown)
         envelope = await other.next()
@@ -136,13 +136,13 @@ async def test_replies_and_buttons_find_their_way_after_a_restart(tmp_path: Path
         own = {"token": TOKEN, "api": api.url, "chats": [ADA], "to": "relay.desk", "quick_s": 0, "asks": True}
         async with relay_with(tmp_path) as relay:
             await relay.register(await made(tmp_path, "phone", "telegram", own, asks=switch))
-            asked = await told(relay, "one?", reply_to="relay.user.ann")
+            asked = await delivered(relay, "one?", reply_to="relay.user.ann")
             switch.tell(note())
-            said, ask = await api.called("sendmessage", 2)
+            earlier, ask = await api.called("sendmessage", 2)
         async with relay_with(tmp_path) as relay:
             desk, switch = Desk(relay), Switch()
             await relay.register(await made(tmp_path, "phone", "telegram", own, asks=switch))
-            await api.write(ADA, "to that one", reply_to=int(said.fields["_id"]))
+            await api.write(ADA, "to that one", reply_to=int(earlier.fields["_id"]))
             receipt = await until(relay, asked, lambda receipt: receipt.answer != "")
             message = await relay.inbox("relay.user.ann").read(receipt.answer)
             assert message.envelope is not None
@@ -212,7 +212,7 @@ async def test_files_come_with_their_message(tmp_path: Path) -> None:
 async def test_long_messages_come_in_pieces_with_their_code(tmp_path: Path) -> None:
     async with bot(tmp_path) as (api, relay, _):
         code = "```python\n" + "\n".join(f"print({n})" for n in range(50)) + "\n```"
-        await told(relay, "word " * 1000 + "\n\n" + code)
+        await delivered(relay, "word " * 1000 + "\n\n" + code)
         calls = api.made("sendmessage")
         assert len(calls) == 2
         (entity,) = calls[-1].json("entities")
@@ -233,7 +233,7 @@ async def test_files_go_out_from_folders_that_are_named(tmp_path: Path) -> None:
         refs = [AttachmentRef(url=(folder / "report.txt").as_uri(), name="report.txt")]
         refs += [AttachmentRef(url=path.as_uri(), name="x") for path in (tmp_path / "secret.txt", folder / "link.txt")]
         refs.append(AttachmentRef(url="https://files.test/a.pdf", name="a.pdf"))
-        await told(relay, Payload("here", attachments=tuple(refs)))
+        await delivered(relay, Payload("here", attachments=tuple(refs)))
         documents = api.made("senddocument")
         assert documents[0].files == {"report.txt": b"all well"}
         assert documents[1].fields["document"] == "https://files.test/a.pdf"
@@ -249,7 +249,7 @@ async def test_troubles_are_told_apart(tmp_path: Path, status: int, again: bool)
         api.fail("sendMessage", status, description="because")
         sent = await relay.send(address(), "hello", sender="relay.user.bob")
         if again and status == 401:  # it waits for half a minute: nothing works with a wrong token
-            receipt = await until(relay, sent.id, lambda one: one.steps[-1].state == "failed")
+            receipt = await until(relay, sent.id, lambda receipt: receipt.steps[-1].state == "failed")
             assert (receipt.over, receipt.attempts, receipt.reason) == (False, 1, "delivery_failed")
             assert "rejects the bot's token" in receipt.steps[-1].detail
             assert TOKEN not in str(receipt)
@@ -287,7 +287,7 @@ async def test_another_attempt_goes_on_where_the_last_one_stopped(tmp_path: Path
         sent = await relay.send(address(), text, sender="relay.user.bob")
         await over(relay, sent.id)
         await task
-        assert [said[0] for said in api.said(ADA)] == ["a", "b", "c"], "each piece once"
+        assert [message[0] for message in api.said(ADA)] == ["a", "b", "c"], "each piece once"
 
 
 async def test_addresses_are_chats(tmp_path: Path) -> None:
@@ -424,7 +424,7 @@ async def test_a_long_ask_is_shown_whole_before_its_buttons(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("more", "config", "said"),
+    ("more", "config", "words"),
     [
         ({"content": "y" * 50_000}, {}, "17360 characters of it are not shown here"),
         ({"content": "short", "missing": 7}, {}, "7 characters of it are not shown here"),
@@ -433,7 +433,7 @@ async def test_a_long_ask_is_shown_whole_before_its_buttons(tmp_path: Path) -> N
     ],
 )
 async def test_what_is_not_shown_whole_can_only_be_denied(
-    tmp_path: Path, more: dict[str, Any], config: dict[str, Any], said: str
+    tmp_path: Path, more: dict[str, Any], config: dict[str, Any], words: str
 ) -> None:
     switch = Switch()
     async with asking(tmp_path / "a", switch, chats=[ADA], **config) as api:
@@ -441,7 +441,7 @@ async def test_what_is_not_shown_whole_can_only_be_denied(
         await eventually(lambda: any(map(keys, api.made("sendmessage"))), "no card came", timeout=30)
         shown = api.made("sendmessage")[-1]
         assert list(keys(shown)) == ["Deny"]
-        assert said in shown.fields["text"]
+        assert words in shown.fields["text"]
 
 
 async def test_what_cannot_be_seen_is_marked_in_names_too(tmp_path: Path) -> None:

@@ -181,9 +181,9 @@ async def test_what_goes_out_is_signed_and_says_how_far_it_came(tmp_path: Path) 
         assert (data["id"], data["from"], data["text"]) == (sent.id, "relay.user.ada", "done")
         assert "passwd" not in request.body.decode(), "where a file lies here is nobody's business"
         assert data["attachments"][1]["url"] == "https://x.test/a"
-        told = trail(request.headers)
-        assert told is not None
-        assert (told.id, told.hops, told.max_hops) == (sent.id, 1, 8)
+        state = trail(request.headers)
+        assert state is not None
+        assert (state.id, state.hops, state.max_hops) == (sent.id, 1, 8)
 
 
 async def test_it_is_tried_again_with_the_same_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,9 +248,9 @@ async def test_the_answer_may_be_in_the_response(tmp_path: Path) -> None:
     receiver = Receiver((200, b'{"text": "all green"}'), (200, b'{"ok": true}'))
     async with LoopbackServer(receiver) as server, relay_with(tmp_path) as relay:
         await webhook(tmp_path, relay, sign_with=[SECRET], url=server.url, answers=True)
-        found = await relay.ask("relay.webhook.ci", "how is it?", sender="relay.user.ada", timeout=20)
-        assert found.payload.text == "all green"
-        assert found.sender == "relay.webhook.ci"
+        answer = await relay.ask("relay.webhook.ci", "how is it?", sender="relay.user.ada", timeout=20)
+        assert answer.payload.text == "all green"
+        assert answer.sender == "relay.webhook.ci"
         sent = await relay.send("relay.webhook.ci", "thanks", sender="relay.user.ada", reply_to="relay.user.ada")
         assert (await over(relay, sent.id)).answer == "", "an acknowledgement is no answer"
 
@@ -264,10 +264,10 @@ async def test_the_answer_may_come_later_by_a_webhook(tmp_path: Path) -> None:
         asked = receiver.got[0].headers["webhook-id"]
         own = {"type": "tieline.message", "data": {"text": "later, but well", "in_reply_to": asked}}
         await channel.receive(hook(msgspec.json.encode(own).decode()))
-        found = await question
-        assert (found.payload.text, found.in_reply_to) == ("later, but well", asked)
+        answer = await question
+        assert (answer.payload.text, answer.in_reply_to) == ("later, but well", asked)
         receipt = await relay.status(asked)
-        assert receipt.answer == found.id
+        assert receipt.answer == answer.id
         stray = {"type": "tieline.message", "data": {"text": "x", "in_reply_to": "unknown"}}
         refused = await refusal(channel, hook(msgspec.json.encode(stray).decode(), id="msg_2"))
         assert (refused.status, refused.code) == (422, "no_endpoint")
@@ -327,11 +327,11 @@ async def test_a_loop_through_two_webhooks_ends_by_its_budget(tmp_path: Path) ->
                 config = {"secrets": [SECRET], "url": f"{server.url}/{own}", "to": f"relay.webhook.{other}.x"}
                 channels[own] = await webhook(tmp_path, relay, own, **config)
             sent = await relay.send("relay.webhook.a.x", "round and round", sender="relay.user.ada")
-            letter = await dead_letter(relay, lambda one: one.state == "refused")
+            letter = await dead_letter(relay, lambda receipt: receipt.state == "refused")
             assert letter.reason in ("cycle", "hops_exceeded")
             assert letter.envelope.thread == sent.thread, "the whole chain is one thread"
             assert len(await relay.trace(sent.id)) <= 5
-            last = await dead_letter(relay, lambda one: one.reason == "rejected")
+            last = await dead_letter(relay, lambda receipt: receipt.reason == "rejected")
             assert "422" in last.detail
 
 

@@ -35,8 +35,8 @@ class HubProcess:
         """Serves when it returns; started again, at the same address."""
         order = StartOptions(port=self.port)
         log = Path(os.devnull)
-        place, env = self._cli.place, self._cli.env
-        self._process, started = start_hub(order, cwd=place, env=env, log=log, timeout=2 * WAIT_S)
+        cwd, env = self._cli.place, self._cli.env
+        self._process, started = start_hub(order, cwd=cwd, env=env, log=log, timeout=2 * WAIT_S)
         if not started.url:
             self.kill()
             raise AssertionError(started)
@@ -89,15 +89,15 @@ class Setting(CliProcess):
 
     def settled(self, title: str) -> SessionRecord:
         """The session of that title, when no turn of it runs any more."""
-        (id,) = (one.id for one in self.sessions() if one.title == title)
+        (id,) = (session.id for session in self.sessions() if session.title == title)
         return self.until(id, lambda record: record.status not in ("working", "waiting"))
 
     def until(self, session: str, true: Callable[[SessionRecord], bool]) -> SessionRecord:
         """The session when it has come so far."""
         deadline = time.monotonic() + WAIT_S
         while True:
-            (found,) = (one for one in self.sessions() if one.id == session)
-            if true(found):
-                return found
-            assert time.monotonic() < deadline, found
+            (record,) = (record for record in self.sessions() if record.id == session)
+            if true(record):
+                return record
+            assert time.monotonic() < deadline, record
             time.sleep(0.05)

@@ -35,13 +35,13 @@ def test_what_an_agent_offers(cli: CliProcess) -> None:
         assert (there["node"], there["models"], there["certain"]) == (machine, report["models"], None)
         plain = cli.run("agents", "models", "peer", "--node", machine)
         assert "large" in plain.stdout and f"on {machine} told" in plain.stderr
-        for arguments, said in (
+        for arguments, message in (
             (("peer", "--node", "nowhere"), "nowhere"),
             (("nonesuch", "--node", machine), "nonesuch"),
             (("peer", "--node", machine, "--refresh"), "--refresh works only on this machine"),
         ):
             refused = cli.run("agents", "models", *arguments)
-            assert refused.returncode != 0 and said in refused.stderr, refused.stderr
+            assert refused.returncode != 0 and message in refused.stderr, refused.stderr
 
 
 def test_one_that_cannot_tell(cli: CliProcess) -> None:

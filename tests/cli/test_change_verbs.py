@@ -54,8 +54,8 @@ def test_from_a_change_to_the_remote(hub: Setting, tmp_path: Path) -> None:
     assert (top / "new.txt").exists()
     plan = json.loads(ok(hub, "changes", "revert", session, "new.txt", "--json"))["plan"]
     assert len(plan["digest"]) == 32 and (top / "new.txt").exists()
-    said = ok(hub, "changes", "revert", session, "new.txt", "--yes")
-    assert "get it back: git restore --source=refs/tieline/discarded/" in said
+    output = ok(hub, "changes", "revert", session, "new.txt", "--yes")
+    assert "get it back: git restore --source=refs/tieline/discarded/" in output
     assert not (top / "new.txt").exists()
 
     (top / "a.txt").write_text("three\n")
@@ -65,9 +65,9 @@ def test_from_a_change_to_the_remote(hub: Setting, tmp_path: Path) -> None:
     remote = bare_repository(tmp_path / "remotes", "own/project.git")
     with git_daemon(tmp_path / "remotes", free_port()) as url:
         git(top, "remote", "add", "origin", f"{url}/own/project.git")
-        said = ok(hub, "changes", "push", session, "--yes")
-        assert f"address: {url}/own/project.git\n" in said
-        assert f"pushed trunk to {url}/own/project.git" in said
+        output = ok(hub, "changes", "push", session, "--yes")
+        assert f"address: {url}/own/project.git\n" in output
+        assert f"pushed trunk to {url}/own/project.git" in output
     assert git(remote, "log", "-1", "--format=%s", "trunk") == "Two\n"
     assert "origin/trunk: 0 ahead, 0 behind" in ok(hub, "changes", session)
     missing = hub.run("changes", "pr", session, "--title", "Two", "--yes")

@@ -110,9 +110,9 @@ def test_a_mistake_never_shows_the_value(tmp_path: Path) -> None:
         '[agents.o]\ntype = "opencode"\npassword = ["hunter2"]\n[[channels]]\nid = "t"\ntype = "telegram"\n'
         "[channels.config]\ntoken = 271828\nchats = [1]\n"
     )
-    told = repr(config_check.check({"TIELINE_CONFIG": str(file), "HOME": str(tmp_path)}))
-    assert "agents.o.password" in told and "channels[0].config.token" in told
-    assert "hunter2" not in told and "271828" not in told
+    mistakes = repr(config_check.check({"TIELINE_CONFIG": str(file), "HOME": str(tmp_path)}))
+    assert "agents.o.password" in mistakes and "channels[0].config.token" in mistakes
+    assert "hunter2" not in mistakes and "271828" not in mistakes
 
 
 def test_code_that_the_file_names_is_not_run(tmp_path: Path) -> None:
@@ -126,13 +126,13 @@ def test_code_that_the_file_names_is_not_run(tmp_path: Path) -> None:
 
 def test_check_on_the_command_line(cli: CliProcess) -> None:
     (cli.place / "bad.toml").write_text('policy = "ask"\n[hub]\nprot = 1\n')
-    told = cli.run("config", "check", "bad.toml")
-    assert told.returncode == 2
-    assert told.stdout.splitlines() == ["bad.toml:3: hub.prot: unknown key", "    Did you mean port?"]
+    ended = cli.run("config", "check", "bad.toml")
+    assert ended.returncode == 2
+    assert ended.stdout.splitlines() == ["bad.toml:3: hub.prot: unknown key", "    Did you mean port?"]
     as_json = cli.run("config", "check", "bad.toml", "--json")
     assert as_json.returncode == 2
-    (found,) = msgspec.json.decode(as_json.stdout)["mistakes"]
-    assert (found["file"], found["line"], found["key"]) == ("bad.toml", 3, "hub.prot")
+    (mistake,) = msgspec.json.decode(as_json.stdout)["mistakes"]
+    assert (mistake["file"], mistake["line"], mistake["key"]) == ("bad.toml", 3, "hub.prot")
     (cli.place / "broken.toml").write_text('policy = "ask"\nbus = \n')
     broken = cli.run("config", "check", "broken.toml")
     assert broken.returncode == 2 and broken.stdout.startswith("broken.toml:2: this is not valid TOML: ")
@@ -199,16 +199,16 @@ def shown(tmp_path: Path, text: str = SHOWN, **more: str) -> dict[str, config_sh
 def test_where_each_value_comes_from(tmp_path: Path) -> None:
     values = shown(tmp_path, TIELINE_HOME="/srv/tieline")
 
-    def told(key: str) -> tuple[Any, str, int]:
+    def entry(key: str) -> tuple[Any, str, int]:
         return values[key].value, values[key].source, values[key].line
 
-    assert told("policy") == ("edits", "file", 1)
-    assert told("hub.port") == (9000, "file", 5)
-    assert told("hub.host") == ("127.0.0.1", "default", 0)
-    assert told("relay.max_hops") == (8, "default", 0)
-    assert told("agents.server.url") == ("http://127.0.0.1:4096", "file", 9)
-    assert told("channels[0].config.answers") == (True, "file", 27)
-    assert told("state directory") == ("/srv/tieline", "environment", 0)
+    assert entry("policy") == ("edits", "file", 1)
+    assert entry("hub.port") == (9000, "file", 5)
+    assert entry("hub.host") == ("127.0.0.1", "default", 0)
+    assert entry("relay.max_hops") == (8, "default", 0)
+    assert entry("agents.server.url") == ("http://127.0.0.1:4096", "file", 9)
+    assert entry("channels[0].config.answers") == (True, "file", 27)
+    assert entry("state directory") == ("/srv/tieline", "environment", 0)
     assert values["state directory"].variable == "TIELINE_HOME"
     assert values["configuration file"].variable == "TIELINE_CONFIG"
 

@@ -67,9 +67,9 @@ def test_sessions_are_listed_filtered_and_found(hub: Setting) -> None:
     assert head.split()[:3] == ["id", "agent", "status"]
     assert row.split()[:3] == [short_id(id), "talker", "idle"]
     assert "1 unread · a title to look for · world." in row, "nobody has opened it"
-    (found,) = json.loads(ok(hub, "sessions", "--agent", "talker", "-q", "to look for", "--json"))
-    assert found["id"] == id
-    node = found["node"]
+    (session,) = json.loads(ok(hub, "sessions", "--agent", "talker", "-q", "to look for", "--json"))
+    assert session["id"] == id
+    node = session["node"]
     assert id in ok(hub, "sessions", "--node", node[-8:], "--status", "idle", "--limit", "50", "--json")
     assert ok(hub, "sessions", "-q", "nobody said this") == ""
     for wrong, what in ((("--status", "busy"), "status"), (("--node", "nowhere"), "node")):
@@ -134,7 +134,7 @@ def test_send_waits_and_gives_the_turns_status(hub: Setting) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     lines = ended.stdout.splitlines()
     assert lines[0] == "› say hello" and "world." in lines and lines[-1].startswith("done (")
-    id = next(one.id for one in hub.sessions() if one.title == "say hello")
+    id = next(session.id for session in hub.sessions() if session.title == "say hello")
     again = hub.run("send", id[-7:], "again", "--wait")
     assert again.returncode == 0 and "\nDone.\n" in again.stdout  # its script is at its end
     failed = hub.run("send", "--new", "failing", "go", "--wait")
@@ -241,15 +241,15 @@ def test_the_only_ask_is_approved_without_its_name(hub: Setting) -> None:
 
 @pytest.mark.slow
 def test_several_asks_are_listed(hub: Setting) -> None:
-    one, two = (started(hub, "worker", f"number {number}") for number in (1, 2))
-    for id in (one, two):
+    first, second = (started(hub, "worker", f"number {number}") for number in (1, 2))
+    for id in (first, second):
         waiting(hub, id)
     listed = hub.run("approve")
     assert listed.returncode == 2
     assert "2 asks are waiting for a decision" in listed.stderr
     row = r"^\s+\d  (\w{6})  worker on \S+ in \S+, session (\w{6}) 'number \d': wants to run a command: \$ echo hi"
     asks, sessions = zip(*re.findall(row, listed.stderr, re.MULTILINE), strict=True)
-    assert set(sessions) == {short_id(one), short_id(two)}, "two asks for the same are told apart"
+    assert set(sessions) == {short_id(first), short_id(second)}, "two asks for the same are told apart"
     whole = ok(hub, "asks")
     assert whole.count("command: echo hi > made.txt\n") == 2 and all(f"session {id}" in whole for id in sessions)
     assert {short_id(each["id"]) for each in json.loads(ok(hub, "asks", "--json"))} == set(asks)
@@ -258,9 +258,9 @@ def test_several_asks_are_listed(hub: Setting) -> None:
     }  # fmt: skip
     wrong = hub.run("approve", asks[0], "--remember", "for-ever")
     assert wrong.returncode == 2
-    told = json.loads(ok(hub, "deny", asks[0], "--reason", "not that", "--json"))
-    assert told["state"] == "applied"
-    late = hub.run("approve", told["ask"])
+    command = json.loads(ok(hub, "deny", asks[0], "--reason", "not that", "--json"))
+    assert command["state"] == "applied"
+    late = hub.run("approve", command["ask"])
     assert late.returncode == 2 and "answered" in late.stderr
     with hub.terminal("approve") as terminal:
         terminal.expect("echo hi > made.txt")
@@ -268,7 +268,7 @@ def test_several_asks_are_listed(hub: Setting) -> None:
         terminal.send("y")
         terminal.expect("allowed:")
         assert terminal.wait() == 0 and terminal.restored
-    for id in (one, two):
+    for id in (first, second):
         hub.until(id, lambda record: record.turns == 1)
     more = [started(hub, "worker", f"number {number}") for number in (3, 4)]
     for id in more:
@@ -287,7 +287,7 @@ def test_several_asks_are_listed(hub: Setting) -> None:
             terminal.send("n")
             terminal.expect("denied:")
             assert terminal.wait() == 0 and terminal.restored
-    answers = [json.loads(line)["event"] for line in ok(hub, "tail", one, "--no-follow", "--json").splitlines()]
+    answers = [json.loads(line)["event"] for line in ok(hub, "tail", first, "--no-follow", "--json").splitlines()]
     assert [each["reason"] for each in answers if each["type"] == "answer" and each["decision"] == "deny"] == [
         "not that"
     ]
@@ -313,7 +313,7 @@ def test_asks_are_decided_with_one_key_where_the_session_is_watched(hub: Setting
         assert terminal.wait() == 130 and terminal.restored
     with hub.terminal("tail", ids[1]) as terminal:
         terminal.expect("y allow")
-        ok(hub, "deny", *[one["id"] for one in json.loads(ok(hub, "asks", "--json")) if one["session"] == ids[1]])
+        ok(hub, "deny", *[ask["id"] for ask in json.loads(ok(hub, "asks", "--json")) if ask["session"] == ids[1]])
         terminal.expect("— no longer asked")
         terminal.expect("It is made.")
         terminal.send("\x03")
@@ -329,9 +329,9 @@ def test_asks_are_decided_with_one_key_where_the_session_is_watched(hub: Setting
     def answers(id: str) -> list[tuple[str, str, str]]:
         events = [json.loads(line)["event"] for line in ok(hub, "tail", id, "--no-follow", "--json").splitlines()]
         return [
-            (one["decision"], one.get("reason", ""), one.get("remember", "once"))
-            for one in events
-            if one["type"] == "answer"
+            (event["decision"], event.get("reason", ""), event.get("remember", "once"))
+            for event in events
+            if event["type"] == "answer"
         ]
 
     assert answers(ids[0]) == [("deny", "not in there", "once")]
@@ -340,10 +340,10 @@ def test_asks_are_decided_with_one_key_where_the_session_is_watched(hub: Setting
 
 def unread(hub: Setting, session: str) -> int:
     """Turns that the list calls unread."""
-    (title,) = (one.title for one in hub.sessions() if one.id == session)
+    (title,) = (record.title for record in hub.sessions() if record.id == session)
     (row,) = (row for row in ok(hub, "sessions", "-q", title).splitlines() if row.startswith(short_id(session)))
-    found = re.search(r"(\d+) unread", row)
-    return int(found[1]) if found else 0
+    match = re.search(r"(\d+) unread", row)
+    return int(match[1]) if match else 0
 
 
 @pytest.mark.slow
@@ -370,7 +370,7 @@ def test_only_the_turn_that_is_waited_for_is_decided(hub: Setting) -> None:
         deadline = time.monotonic() + WAIT_S
         while "asks later" not in ok(hub, "queue", id):
             assert time.monotonic() < deadline, "it waits for its turn"
-        (ask,) = (one for one in json.loads(ok(hub, "asks", "--json")) if one["session"] == id)
+        (ask,) = (ask for ask in json.loads(ok(hub, "asks", "--json")) if ask["session"] == id)
         ok(hub, "deny", ask["id"])
         assert later.wait(WAIT_S) == 0
     assert not (hub.place / "one").exists(), "the ask of before was for somebody else"
@@ -393,11 +393,11 @@ def test_a_person_decides_what_a_prompt_asks_that_is_waited_for(hub: Setting) ->
 
 
 def test_on_ask_goes_with_wait_and_a_terminal(hub: Setting) -> None:
-    told = hub.run("send", "--new", "worker", "x", "--on-ask", "deny")
-    assert told.returncode == 2 and "--on-ask needs --wait" in told.stderr
+    ended = hub.run("send", "--new", "worker", "x", "--on-ask", "deny")
+    assert ended.returncode == 2 and "--on-ask needs --wait" in ended.stderr
     before = len(hub.sessions())
-    told = hub.run("send", "--new", "worker", "x", "--wait", "--on-ask", "prompt")
-    assert told.returncode == 2 and "--on-ask prompt needs a terminal" in told.stderr
+    ended = hub.run("send", "--new", "worker", "x", "--wait", "--on-ask", "prompt")
+    assert ended.returncode == 2 and "--on-ask prompt needs a terminal" in ended.stderr
     assert len(hub.sessions()) == before
 
 
@@ -436,10 +436,10 @@ def test_what_a_terminal_shows_is_read_everywhere(hub: Setting) -> None:
     with hub.terminal("run", "talker", "run and read") as terminal:
         terminal.expect("✓ done")
         assert terminal.wait() == 0
-    (ran,) = (one.id for one in hub.sessions() if one.title == "run and read")
+    (ran,) = (session.id for session in hub.sessions() if session.title == "run and read")
     assert unread(hub, ran) == 0
     ok(hub, "run", "talker", "run for a program")
-    (ran,) = (one.id for one in hub.sessions() if one.title == "run for a program")
+    (ran,) = (session.id for session in hub.sessions() if session.title == "run for a program")
     assert unread(hub, ran) == 1
 
 
@@ -467,25 +467,28 @@ def test_a_question_is_shown_and_answered(hub: Setting) -> None:
 
 @pytest.mark.slow
 def test_a_session_is_renamed_archived_and_listed_again(hub: Setting) -> None:
-    one, two = (started(hub, "talker", f"to be put away {number}") for number in (1, 2))
-    assert ok(hub, "rename", one[-8:], "put away first") == (
-        f"{short_id(one)} 'to be put away 1': renamed to 'put away first'\n"
+    first, second = (started(hub, "talker", f"to be put away {number}") for number in (1, 2))
+    assert ok(hub, "rename", first[-8:], "put away first") == (
+        f"{short_id(first)} 'to be put away 1': renamed to 'put away first'\n"
     )
-    assert hub.run("rename", one, " ").returncode == 2
-    (found,) = json.loads(ok(hub, "sessions", "-q", "put away first", "--json"))
-    assert found["id"] == one
-    nobody = hub.run("archive", one, "nonesuch")
+    assert hub.run("rename", first, " ").returncode == 2
+    (row,) = json.loads(ok(hub, "sessions", "-q", "put away first", "--json"))
+    assert row["id"] == first
+    nobody = hub.run("archive", first, "nonesuch")
     assert nobody.returncode == 2 and "`tieline sessions` lists them" in nobody.stderr
     assert ok(hub, "sessions", "-q", "put away first"), "all are found before one is changed"
-    assert ok(hub, "archive", one, two).count(": archived\n") == 2
+    assert ok(hub, "archive", first, second).count(": archived\n") == 2
     assert ok(hub, "sessions", "-q", "put away") == ""
-    assert {each["id"] for each in json.loads(ok(hub, "sessions", "--all", "-q", "put away", "--json"))} == {one, two}
-    (back,) = json.loads(ok(hub, "unarchive", one, "--json"))
-    assert (back["id"], back["archived"]) == (one, False)
+    assert {each["id"] for each in json.loads(ok(hub, "sessions", "--all", "-q", "put away", "--json"))} == {
+        first,
+        second,
+    }
+    (back,) = json.loads(ok(hub, "unarchive", first, "--json"))
+    assert (back["id"], back["archived"]) == (first, False)
     assert ok(hub, "sessions", "-q", "put away").count("talker") == 1
-    cannot = hub.run("fork", one, "try something else")
+    cannot = hub.run("fork", first, "try something else")
     assert cannot.returncode == 2 and "does not support fork" in cannot.stderr
-    assert hub.run("fork", one, "--wait").returncode == 2
+    assert hub.run("fork", first, "--wait").returncode == 2
 
 
 @pytest.mark.slow
@@ -500,10 +503,10 @@ def test_prompts_that_wait_are_listed_moved_edited_and_cancelled(hub: Setting) -
     assert "moved" in ok(hub, "queue", "move", id, ids[2], "--before", ids[1])
     assert "moved" in ok(hub, "queue", "move", id, ids[1], "--first")
     assert "moved" in ok(hub, "queue", "move", id, ids[2])
-    waiting = [one["text"] for one in json.loads(ok(hub, "queue", id, "--json")) if one["status"] == "queued"]
+    waiting = [prompt["text"] for prompt in json.loads(ok(hub, "queue", id, "--json")) if prompt["status"] == "queued"]
     assert waiting == ["three, in one line", "two", "four"]
-    for one in ids:
-        ok(hub, "queue", "cancel", id, one)
+    for prompt in ids:
+        ok(hub, "queue", "cancel", id, prompt)
     (running,) = json.loads(ok(hub, "queue", id, "--json"))
     assert running["text"] == "the first one runs"
     late = hub.run("queue", "edit", id, running["id"], "too late")
@@ -579,8 +582,8 @@ def test_open_prints_an_address_that_lets_one_browser_in(hub: Setting) -> None:
     id = started(hub, "talker", "to be opened")
     url = ok(hub, "open", short_id(id), "--print").strip()
     assert re.fullmatch(rf"http://127\.0\.0\.1:\d+/s/{id}#login=[\w-]{{20,}}", url)
-    told = json.loads(ok(hub, "open", "--json"))
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#login=[\w-]{20,}", told["url"])
+    link = json.loads(ok(hub, "open", "--json"))
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#login=[\w-]{20,}", link["url"])
 
 
 def test_the_browser_gets_no_secret_on_its_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -607,10 +610,10 @@ def test_the_browser_gets_no_secret_on_its_command_line(tmp_path: Path, monkeypa
 def test_usage_is_told_by_day_agent_project_and_session(hub: Setting) -> None:
     id = started(hub, "talker", "something to count")
     ok(hub, "send", id, "and once more", "--wait")
-    told = json.loads(ok(hub, "usage", "--by", "session", "--session", id, "--json"))
-    assert [(row["key"], row["agent"], row["turns"]) for row in told["rows"]] == [(id, "talker", 2)]
-    total = told["total"]
-    assert total["unknown_turns"] == 0 and total["tokens"]["output"] > 0 and told["up_to_date"]
+    report = json.loads(ok(hub, "usage", "--by", "session", "--session", id, "--json"))
+    assert [(row["key"], row["agent"], row["turns"]) for row in report["rows"]] == [(id, "talker", 2)]
+    total = report["total"]
+    assert total["unknown_turns"] == 0 and total["tokens"]["output"] > 0 and report["up_to_date"]
     assert total["turns_with_cost"] == 0 and "cost_usd" not in total["tokens"], "what nobody told is no zero"
     shown = ok(hub, "usage", "--by", "session", "--session", id).splitlines()
     assert shown[0].split() == ["session", "title", "agent", "project", *NUMBERS]
@@ -633,9 +636,9 @@ def test_usage_is_told_by_day_agent_project_and_session(hub: Setting) -> None:
 def test_search_finds_the_place_and_leads_there(hub: Setting) -> None:
     id = started(hub, "talker", "look for the rhododendron <b>here</b>")
     ok(hub, "send", id, "and go on", "--wait")
-    told = json.loads(ok(hub, "search", "rhododendron", "--kind", "prompt", "--json"))
-    (hit,) = told["hits"]
-    assert hit["session"] == id and hit["kind"] == "prompt" and told["indexed"] == 1
+    results = json.loads(ok(hub, "search", "rhododendron", "--kind", "prompt", "--json"))
+    (hit,) = results["hits"]
+    assert hit["session"] == id and hit["kind"] == "prompt" and results["indexed"] == 1
     shown = ok(hub, "search", "RHODO*", "--session", id, "--kind", "prompt").splitlines()
     assert f"tieline tail {short_id(id)} --at {hit['seq']}" in shown[0]
     assert shown[1].strip() == "look for the rhododendron <b>here</b>"
@@ -658,20 +661,20 @@ async def claimed(url: str, secret: str) -> Paired:
 
 @pytest.mark.slow
 def test_devices_are_listed_and_revoked_with_what_they_let_in(hub: Setting, tmp_path: Path) -> None:
-    one = json.loads(ok(hub, "pair", "--client", "--name", "first", "--json"))
-    paired = asyncio.run(claimed(one["url"], one["secret"]))
+    pairing = json.loads(ok(hub, "pair", "--client", "--name", "first", "--json"))
+    paired = asyncio.run(claimed(pairing["url"], pairing["secret"]))
     listed = ok(hub, "devices")
     assert "first" in listed and "let in by" in listed
-    (found,) = [device for device in json.loads(ok(hub, "devices", "--json")) if device["name"] == "first"]
-    assert found["by"] == "owner" and found["id"] == paired.device.id
+    (device,) = [device for device in json.loads(ok(hub, "devices", "--json")) if device["name"] == "first"]
+    assert device["by"] == "owner" and device["id"] == paired.device.id
     elsewhere = CliProcess(tmp_path)
-    elsewhere.env = {**elsewhere.env, "TIELINE_HUB": one["url"], "TIELINE_TOKEN": paired.key}
+    elsewhere.env = {**elsewhere.env, "TIELINE_HUB": pairing["url"], "TIELINE_TOKEN": paired.key}
     assert "first" in ok(elsewhere, "devices"), "its key opens the hub over TCP"
-    assert "Revoked first" in ok(hub, "devices", "--revoke", short_id(found["id"]))
+    assert "Revoked first" in ok(hub, "devices", "--revoke", short_id(device["id"]))
     assert "unknown or revoked token" in elsewhere.run("devices").stderr
     assert "first" not in ok(hub, "devices")
-    told = ok(hub, "audit", "--since", "1h")
-    assert "revoke" in told and "pairing" in told
+    log = ok(hub, "audit", "--since", "1h")
+    assert "revoke" in log and "pairing" in log
     (line, *_) = json.loads(ok(hub, "audit", "--kind", "revoke", "--json"))
     assert line["who"] == "owner" and line["details"]["device"].startswith("first (")
     for wrong in (("--kind", "nothing"), ("--since", "then")):
@@ -680,9 +683,9 @@ def test_devices_are_listed_and_revoked_with_what_they_let_in(hub: Setting, tmp_
 
 
 def test_whom_a_device_let_in() -> None:
-    found = [DeviceView(id=id, name=id, by=by) for id, by in (("a", "owner"), ("c", "b"), ("b", "a"), ("d", "owner"))]
-    assert [one.id for one in descendants("a", found)] == ["c", "b"]
-    assert descendants("d", found) == []
+    devices = [DeviceView(id=id, name=id, by=by) for id, by in (("a", "owner"), ("c", "b"), ("b", "a"), ("d", "owner"))]
+    assert [device.id for device in descendants("a", devices)] == ["c", "b"]
+    assert descendants("d", devices) == []
 
 
 # --- without a hub --------------------------------------------------------------------------------------------
@@ -780,22 +783,22 @@ def test_ids_in_part() -> None:
 
 def test_choices() -> None:
     labels = (Choice("a", "Red"), Choice("b", "Blue"))
-    one = Question(id="q", text="?", choices=labels, free=False)
+    single = Question(id="q", text="?", choices=labels, free=False)
     many = Question(id="q", text="?", choices=labels, many=True)
-    assert chosen_labels(one, "2") == chosen_labels(one, "blue") == ("Blue",)
+    assert chosen_labels(single, "2") == chosen_labels(single, "blue") == ("Blue",)
     assert chosen_labels(many, "1, blue") == ("Red", "Blue")
     for wrong in ("7", "Green, please"):
         with pytest.raises(UsageError) as refused:
             chosen_labels(many, wrong)  # its own words it would take: by --text, not by a slip
         assert "1 Red, 2 Blue" in refused.value.hint and "--text" in refused.value.hint
     assert free_answer(many, "Green, please") == ("Green, please",)
-    for question, text in ((one, "Green"), (many, " ")):
+    for question, text in ((single, "Green"), (many, " ")):
         with pytest.raises(UsageError):
             free_answer(question, text)
     assert chosen_labels(Question(id="q", text="?"), "anything") == ("anything",)
     for wrong in ("3", "Green", "", "1,2"):
         with pytest.raises(UsageError):
-            chosen_labels(one, wrong)
+            chosen_labels(single, wrong)
 
 
 def test_words() -> None:

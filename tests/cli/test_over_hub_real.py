@@ -57,7 +57,7 @@ async def test_a_real_agent_through_the_hub(name: str, tmp_path: Path) -> None:
             resumed = await asyncio.to_thread(cli.run, "run", name, "and now?", "--resume", native, timeout=60)
             assert (resumed.returncode, resumed.stdout) == (0, "Still here.\n"), resumed.stderr
             listed = await asyncio.to_thread(cli.run, "sessions", "--json")
-            shown = [(one["title"], one["turns"]) for one in json.loads(listed.stdout)]
+            shown = [(session["title"], session["turns"]) for session in json.loads(listed.stdout)]
             assert shown[0] == ("where are you?", 2), "it goes on in the session that has it"
             if name != "codex":
                 return  # the rest is about a conversation that can be open only once
@@ -70,7 +70,7 @@ async def test_a_real_agent_through_the_hub(name: str, tmp_path: Path) -> None:
             forked = await asyncio.to_thread(cli.run, "run", name, "in a copy", *other, timeout=60)
             assert (forked.returncode, forked.stdout) == (0, "In a copy.\n"), forked.stderr
             listed = await asyncio.to_thread(cli.run, "sessions", "--json")
-            (copy,) = (one["id"] for one in json.loads(listed.stdout) if one["title"] == "in a copy")
+            (copy,) = (session["id"] for session in json.loads(listed.stdout) if session["title"] == "in a copy")
             rig.play([Say("In a copy of the copy.")])
             again = await asyncio.to_thread(cli.run, "fork", copy[-8:], "and once more", "--wait", timeout=60)
             assert again.returncode == 0 and "In a copy of the copy." in again.stdout, again.stderr
@@ -92,14 +92,14 @@ async def test_a_real_agent_works_in_a_worktree_that_is_merged(name: str, tmp_pa
             ended = await asyncio.to_thread(cli.run, "run", name, "make it blue", *where, timeout=60)
             assert (ended.returncode, ended.stdout) == (0, "It is blue.\n"), ended.stderr
             assert (repository / "shop.py").read_text() == "colour = 'red'\n"
-            (one,) = json.loads((await asyncio.to_thread(cli.run, "worktree", "list", "--json")).stdout)
-            assert (one["worktree"]["into"], one["uncommitted"]) == ("main", 1)
-            merged = await asyncio.to_thread(cli.run, "worktree", "merge", one["session"], timeout=60)
+            (session,) = json.loads((await asyncio.to_thread(cli.run, "worktree", "list", "--json")).stdout)
+            assert (session["worktree"]["into"], session["uncommitted"]) == ("main", 1)
+            merged = await asyncio.to_thread(cli.run, "worktree", "merge", session["session"], timeout=60)
             assert merged.returncode == 0, merged.stderr
             assert (repository / "shop.py").read_text() == "colour = 'blue'\n"
             assert git(repository, "status", "--porcelain") == ""
             rig.play([Say("I go on.")])
-            again = ("send", one["session"], "and now?", "--wait")
+            again = ("send", session["session"], "and now?", "--wait")
             ended = await asyncio.to_thread(cli.run, *again, timeout=60)
             assert ended.returncode == 0 and "I go on." in ended.stdout, ended.stderr
         finally:

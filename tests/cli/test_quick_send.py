@@ -71,8 +71,8 @@ def test_the_plain_form_imports_no_library(hub: CliProcess) -> None:
     assert "tieline.cli.quick_send" in imported
     left_out = {"typer", "msgspec", "httpx2", "asyncio", "pathlib", "tieline.cli.app", "tieline.version"}
     assert not left_out & imported
-    (found,) = inbox(hub, "relay.user.dora")
-    assert (found["receipt"]["id"], found["envelope"]["payload"]["text"]) == (ended.stdout.strip(), words[-1])
+    (message,) = inbox(hub, "relay.user.dora")
+    assert (message["receipt"]["id"], message["envelope"]["payload"]["text"]) == (ended.stdout.strip(), words[-1])
 
 
 def test_a_message_leaves_before_anything_is_imported_for_its_reply(hub: CliProcess) -> None:
@@ -204,8 +204,8 @@ def test_a_message_whose_reply_was_lost_is_one_message(hub: CliProcess, between:
         ended = send(hub, "relay.user.frank", "once", env=between.env)
     assert ended[0] == 0, ended
     assert b" 201 " in replies[0]
-    (found,) = inbox(hub, "relay.user.frank")
-    assert found["envelope"]["payload"]["text"] == "once"
+    (message,) = inbox(hub, "relay.user.frank")
+    assert message["envelope"]["payload"]["text"] == "once"
 
 
 @pytest.mark.parametrize("options", [(), WHOLE])

@@ -33,21 +33,21 @@ RIGS: dict[str, Callable[[Path], AbstractAsyncContextManager[Any]]] = {
 
 def carrying(mark: str) -> list[str]:
     """Processes with this in their environment, wherever they are and whoever their parent is."""
-    found: list[str] = []
+    command_lines: list[str] = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if f"TEST_MARK={mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found.append((entry / "cmdline").read_text().replace("\0", " "))
+                command_lines.append((entry / "cmdline").read_text().replace("\0", " "))
         except OSError:
             continue
-    return found
+    return command_lines
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 @pytest.mark.parametrize("name", RIGS)
 async def test_nothing_is_left(name: str, number: signal.Signals, tmp_path: Path) -> None:
-    place = tmp_path / "place"
-    place.mkdir()
+    folder = tmp_path / "place"
+    folder.mkdir()
     async with RIGS[name](tmp_path / "home") as rig:
         rig.play([Say("The beginning. "), Stall()])
         own: dict[str, str] = dict(rig.options["env"])
@@ -57,7 +57,7 @@ async def test_nothing_is_left(name: str, number: signal.Signals, tmp_path: Path
         process = await asyncio.create_subprocess_exec(
             str(TIELINE),
             *("run", name, "tell me", "--json", *options),
-            cwd=place,
+            cwd=folder,
             env=env,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -44,9 +44,9 @@ def test_an_approval_becomes_a_rule_and_ends(hub: Setting) -> None:
         terminal.send("n\n")
         terminal.expect("nothing was saved")
         assert terminal.wait() == 1 and rules(hub) == []
-    said = ok(hub, "approve", "--always", "prefix", "--yes")
-    assert "would have allowed 1 of the last 1" in said, "it is tested before it is saved"
-    assert "allow commands that begin with `true unit tests`" in said and "allowed: " in said
+    output = ok(hub, "approve", "--always", "prefix", "--yes")
+    assert "would have allowed 1 of the last 1" in output, "it is tested before it is saved"
+    assert "allow commands that begin with `true unit tests`" in output and "allowed: " in output
     assert hub.until(first, lambda record: record.outcome is not None).outcome == "success"
 
     second = started(hub, "tester", "second")

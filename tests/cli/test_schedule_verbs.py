@@ -25,14 +25,14 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Generator[Setting, None, No
 
 
 def named(hub: Setting, name: str) -> dict[str, Any]:
-    (found,) = (each for each in json.loads(ok(hub, "schedule", "--json")) if each["name"] == name)
-    return found
+    (schedule,) = (each for each in json.loads(ok(hub, "schedule", "--json")) if each["name"] == name)
+    return schedule
 
 
 @pytest.mark.slow
 def test_from_adding_it_to_its_result(hub: Setting) -> None:
-    said = ok(hub, "schedule", "add", "0 9 * * 1-5", "say hello", "--agent", "talker", "--policy", "read-only")
-    assert said.startswith("say-hello: next ") and said.rstrip().endswith("09:00 (Europe/Berlin)")
+    output = ok(hub, "schedule", "add", "0 9 * * 1-5", "say hello", "--agent", "talker", "--policy", "read-only")
+    assert output.startswith("say-hello: next ") and output.rstrip().endswith("09:00 (Europe/Berlin)")
     head, *rows = ok(hub, "schedule").splitlines()
     (row,) = (row for row in rows if row.startswith("say-hello "))
     assert head.split()[:4] == ["name", "when", "zone", "next"]

@@ -58,8 +58,8 @@ def test_a_saved_rule_answers_and_says_so(cli: CliProcess) -> None:
     revoked = AskRule(id="r2", match="exact", pattern="touch revoked", revoked_at=1.0)
     elsewhere = AskRule(id="r3", match="exact", pattern="touch elsewhere", directory=str(cli.place / "below"))
     save(cli, first, revoked, elsewhere)
-    said = run(cli, "touch first", "touch second", "touch revoked", "touch elsewhere")
-    assert made(cli, "first") and "a rule says: allow" in said and "made by Phone" in said
+    output = run(cli, "touch first", "touch second", "touch revoked", "touch elsewhere")
+    assert made(cli, "first") and "a rule says: allow" in output and "made by Phone" in output
     assert not any(made(cli, name) for name in ("second", "revoked", "elsewhere"))
 
 
@@ -77,8 +77,8 @@ def test_the_policys_deny_comes_first(cli: CliProcess) -> None:
 
 def test_a_deny_rule_denies(cli: CliProcess) -> None:
     save(cli, AskRule(id="r1", match="exact", pattern="touch first", decision="deny"))
-    said = run(cli, "touch first")
-    assert not made(cli, "first") and "a rule says: deny" in said
+    output = run(cli, "touch first")
+    assert not made(cli, "first") and "a rule says: deny" in output
 
 
 def test_an_agent_gives_itself_no_rule(cli: CliProcess, tmp_path: Path) -> None:
@@ -99,14 +99,14 @@ def test_a_file_that_cannot_be_read_leaves_all_to_people(cli: CliProcess, conten
     file = paths.bus_file(cli.env)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
-    said = run(cli, "touch first")
-    assert not made(cli, "first") and "your rules for asks do not hold here" in said
+    output = run(cli, "touch first")
+    assert not made(cli, "first") and "your rules for asks do not hold here" in output
 
 
 def test_rules_that_only_a_hub_reads_are_said_not_to_hold(cli: CliProcess) -> None:
     cli.configure('bus = "nats://127.0.0.1:1"\n')
-    said = run(cli, "touch first")
+    output = run(cli, "touch first")
     assert not made(cli, "first")
-    assert "your rules for asks do not hold here: only a running hub can read a bus of scheme 'nats'" in said
+    assert "your rules for asks do not hold here: only a running hub can read a bus of scheme 'nats'" in output
     full = cli.run("run", "helper", "go", "--policy", "full")
     assert "rules for asks" not in full.stderr, "nothing is asked"

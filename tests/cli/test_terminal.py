@@ -170,7 +170,7 @@ def boxed(text: str) -> str:
 
 @pytest.mark.parametrize("columns", [40, 100, 250])
 def test_a_long_command_is_never_cut(cli: CliProcess, columns: int) -> None:
-    command = "true " + "-".join(f"argument{place}" for place in range(400)) + ";rm-everything"
+    command = "true " + "-".join(f"argument{number}" for number in range(400)) + ";rm-everything"
     cli.agent("runner", [Run(command)], [Say("ok")])
     with cli.terminal("run", "runner", "go", columns=columns, rows=20) as terminal:
         terminal.expect(KEYS if columns > 70 else "y/n/a/r")
@@ -181,7 +181,7 @@ def test_a_long_command_is_never_cut(cli: CliProcess, columns: int) -> None:
 
 
 def test_a_long_diff_is_never_cut(cli: CliProcess) -> None:
-    lines = [f"line {place} " + "x" * 150 for place in range(300)]
+    lines = [f"line {number} " + "x" * 150 for number in range(300)]
     cli.agent("writer", [Write("long.txt", "\n".join(lines) + "\n")], [Say("ok")])
     with cli.terminal("run", "writer", "go") as terminal:
         terminal.expect("y allow", timeout=20)

@@ -76,8 +76,8 @@ def test_agents_that_are_configured_or_asked_for_are_named_though_they_are_away(
     some, whole = cli.run("agents").stdout, cli.run("agents", "--all").stdout
     for text, away in ((some, ["mine"]), (whole, ["mine", "codex", "gemini"])):
         lines = text.splitlines()
-        found = max(number for number, line in enumerate(lines) if line.startswith("scripted"))
-        names = [line.split()[0] for line in lines[found:] if " not found" in line]
+        first = max(number for number, line in enumerate(lines) if line.startswith("scripted"))
+        names = [line.split()[0] for line in lines[first:] if " not found" in line]
         assert [name for name in names if name in ("mine", "codex", "gemini")] == away
     assert "--all" not in whole and "npm install -g @openai/codex" in whole
 
@@ -281,9 +281,9 @@ def test_a_command_with_verbs_shows_what_there_is_when_it_is_alone(capsys: pytes
         context = typer.Context(family, info_name=name)
         family.parse_args(context, [])
         (alone[name],) = context._protected_args  # pyright: ignore[reportPrivateUsage]
-        told = " ".join(family.get_help(context).split())
-        assert f" {alone[name]} " in told
-        assert told.count("Also without the verb.") == 1
+        help_text = " ".join(family.get_help(context).split())
+        assert f" {alone[name]} " in help_text
+        assert help_text.count("Also without the verb.") == 1
     assert set(alone.values()) == {"list", "show", "status"}
     assert {name for name, verb in alone.items() if verb == "show"} == {"changes", "config"}
     assert {name for name, verb in alone.items() if verb == "status"} == {"node", "service"}
@@ -387,7 +387,7 @@ def raising(error: BaseException) -> int:
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "told"),
+    ("error", "status", "message"),
     [
         (UsageError("bad", hint="do good"), 2, "tieline: bad\n  do good\n"),
         (AgentMissing("codex", "not found", hint="install it"), 2, "tieline: codex: not found\n  install it\n"),
@@ -397,17 +397,17 @@ def raising(error: BaseException) -> int:
         (KeyboardInterrupt(), 130, ""),
     ],
 )
-def test_errors_are_told(error: BaseException, status: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_told(error: BaseException, status: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert raising(error) == status
-    assert capsys.readouterr().err == told
+    assert capsys.readouterr().err == message
 
 
 def test_unexpected_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIELINE_DEBUG", raising=False)
     assert raising(ZeroDivisionError("oops")) == 1
-    told = capsys.readouterr().err
-    assert "unexpected ZeroDivisionError: oops" in told and "TIELINE_DEBUG=1" in told
-    assert "Traceback" not in told
+    message = capsys.readouterr().err
+    assert "unexpected ZeroDivisionError: oops" in message and "TIELINE_DEBUG=1" in message
+    assert "Traceback" not in message
     monkeypatch.setenv("TIELINE_DEBUG", "1")
     raising(ZeroDivisionError("oops"))
     assert "Traceback" in capsys.readouterr().err

@@ -49,8 +49,8 @@ def test_from_the_prompt_to_the_merge(hub: Setting, repository: Path) -> None:
     assert head.split() == ["session", "branch", "base", "commits", "changed", "state", "what"]
     assert any("1 file, +1 −0" in row and "1 not committed" in row and "Make one" in row for row in rows)
     assert "+++ b/one.txt" in ok(hub, "worktree", "diff", id)
-    told = ok(hub, "worktree", "rebase", id)
-    assert told.startswith(f"1 file committed. tieline/make-one-{id[-6:]} is rebased on main")
+    output = ok(hub, "worktree", "rebase", id)
+    assert output.startswith(f"1 file committed. tieline/make-one-{id[-6:]} is rebased on main")
     merged = ok(hub, "worktree", "merge", id[-8:])
     assert "is merged into main" in merged and "the worktree and its branch are removed" in merged
     assert (repository / "one.txt").read_text() == "one\n"
@@ -64,14 +64,14 @@ def test_from_the_prompt_to_the_merge(hub: Setting, repository: Path) -> None:
 
 
 def test_two_sessions_at_once(hub: Setting, repository: Path) -> None:
-    one, two = (begun(hub, repository, name, "--branch", name) for name in ("one", "two"))
-    assert "one.txt" in ok(hub, "worktree", "diff", one) and "one.txt" not in ok(hub, "worktree", "diff", two)
-    asked = hub.run("worktree", "discard", one)
+    first, second = (begun(hub, repository, name, "--branch", name) for name in ("one", "two"))
+    assert "one.txt" in ok(hub, "worktree", "diff", first) and "one.txt" not in ok(hub, "worktree", "diff", second)
+    asked = hub.run("worktree", "discard", first)
     assert asked.returncode == 2 and "nothing was discarded" in asked.stderr
-    said = ok(hub, "worktree", "discard", one, "--yes")
-    assert said == f"one is discarded; to have it back: git branch one refs/tieline/discarded/{one}\n"
-    assert git(repository, "show", f"refs/tieline/discarded/{one}:one.txt") == "one"
-    outcome = json.loads(ok(hub, "worktree", "merge", two, "--json"))
+    output = ok(hub, "worktree", "discard", first, "--yes")
+    assert output == f"one is discarded; to have it back: git branch one refs/tieline/discarded/{first}\n"
+    assert git(repository, "show", f"refs/tieline/discarded/{first}:one.txt") == "one"
+    outcome = json.loads(ok(hub, "worktree", "merge", second, "--json"))
     assert (outcome["done"], outcome["committed"], outcome["removed"]) == ("merged", 1, True)
     assert [path.name for path in repository.glob("*.txt")] == ["two.txt"]
 

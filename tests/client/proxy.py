@@ -60,10 +60,10 @@ class Proxy:
             pass
         finally:
             self._writers -= {writer, to_hub}
-            for one in (writer, to_hub):
-                one.close()
+            for stream in (writer, to_hub):
+                stream.close()
                 with suppress(OSError):
-                    await one.wait_closed()
+                    await stream.wait_closed()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool = False) -> None:
         while data := await reader.read(65536):

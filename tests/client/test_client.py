@@ -64,8 +64,8 @@ async def finished(client: Client, id: str, turns: int = 1) -> Done:
 async def pending(client: Client) -> AskRecord:
     async with asyncio.timeout(BOUND_S), aclosing(client.stream(by="sse")) as frames:
         async for _ in frames:
-            if found := await client.asks():
-                return found[0]
+            if asks := await client.asks():
+                return asks[0]
     raise AssertionError("the stream ended")
 
 
@@ -76,7 +76,7 @@ async def test_a_session_from_its_first_prompt_to_its_end(hub: Running, client: 
     hub.play([Say("Hello.")], [Say("Again.")])
     made = await session(hub, client, title="greeting", prompt="say hello")
     assert (await finished(client, made.id)).status == "success"
-    assert [one.id for one in await client.sessions(q="greeting")] == [made.id]
+    assert [session.id for session in await client.sessions(q="greeting")] == [made.id]
     assert await client.sessions(agent="codex") == []
     assert (await client.session(made.id)).title == "greeting"
     kinds = [message.kind for message in await client.messages(made.id)]
@@ -92,8 +92,8 @@ async def test_a_session_from_its_first_prompt_to_its_end(hub: Running, client: 
     assert isinstance(again, PromptView)
     changed = await client.change_session(made.id, SessionChange(archived=True))
     assert isinstance(changed, SessionRecord) and changed.archived
-    assert made.id not in [one.id for one in await client.sessions()]
-    assert made.id in [one.id for one in await client.sessions(archived=True)]
+    assert made.id not in [session.id for session in await client.sessions()]
+    assert made.id in [session.id for session in await client.sessions(archived=True)]
     closed = await client.close_session(made.id)
     assert isinstance(closed, SessionRecord) and closed.status == "closed"
 
@@ -128,15 +128,15 @@ async def test_prompts_wait_move_and_are_taken_back(hub: Running, client: Client
     assert isinstance(moved, PromptView)
     edited = await client.edit_prompt(made.id, two.id, "two, and more")
     assert isinstance(edited, PromptView) and edited.text == "two, and more"
-    waiting = [one.text for one in await client.prompts(made.id) if one.status == "queued"]
+    waiting = [prompt.text for prompt in await client.prompts(made.id) if prompt.status == "queued"]
     assert waiting == ["three", "two, and more"]
-    for one in (two, three):
-        gone = await client.cancel_prompt(made.id, one.id)
+    for prompt in (two, three):
+        gone = await client.cancel_prompt(made.id, prompt.id)
         assert isinstance(gone, PromptView) and gone.status == "cancelled"
     assert await client.abort(made.id) is True
     assert (await finished(client, made.id)).status == "interrupted"
     assert await client.abort(made.id) is False
-    assert {one.text for one in await client.prompts(made.id, over=True)} >= {"work", "two, and more", "three"}
+    assert {prompt.text for prompt in await client.prompts(made.id, over=True)} >= {"work", "two, and more", "three"}
     with pytest.raises(UsageError, match=r"\(status: cancelled\)"):
         await client.edit_prompt(made.id, two.id, "too late")
 
@@ -173,10 +173,10 @@ async def test_asks_are_decided_once(hub: Running, client: Client) -> None:
     with pytest.raises(UsageError) as other:
         await client.answer(ask.id, Decision(decision="allow", digest="0" * 32))
     assert other.value.field == "digest"
-    told = await client.answer(ask.id, Decision(decision="allow", digest=ask.digest))
-    assert told.state == "applied"
+    command = await client.answer(ask.id, Decision(decision="allow", digest=ask.digest))
+    assert command.state == "applied"
     with suppress(TielineError):  # the local node's commands need no waiting
-        assert (await client.command(told.id)).ask == ask.id
+        assert (await client.command(command.id)).ask == ask.id
     with pytest.raises(AlreadyAnswered):
         await client.answer(ask.id, Decision(decision="deny"))
     assert (await finished(client, made.id)).status == "success"
@@ -342,7 +342,7 @@ async def test_one_stream_has_the_sessions_of_every_driver(tmp_path: Path) -> No
     program.play([Say("By a program.")])
     drivers: dict[str, Driver] = {"scripted": Scripted([[Say("By a script.")]]), "scripted-shell": program.driver}
     agents: dict[str, str] = {}
-    said: dict[str, str] = {}
+    texts: dict[str, str] = {}
     async with (
         running(tmp_path, drivers=drivers) as hub,
         Client(hub.url, hub.token) as client,
@@ -354,10 +354,10 @@ async def test_one_stream_has_the_sessions_of_every_driver(tmp_path: Path) -> No
                 for agent in drivers:
                     agents[(await session(hub, client, agent=agent, prompt="go")).id] = agent
             elif isinstance(frame, EventFrame) and isinstance(frame.event, Done):
-                said[agents[frame.session]] = frame.event.text
-                if len(said) == 2:
+                texts[agents[frame.session]] = frame.event.text
+                if len(texts) == 2:
                     break
-    assert said == {"scripted": "By a script.", "scripted-shell": "By a program."}
+    assert texts == {"scripted": "By a script.", "scripted-shell": "By a program."}
 
 
 @pytest.mark.slow
@@ -372,7 +372,7 @@ async def test_the_stream_survives_lost_connections(by: Any, hub: Running) -> No
         Proxy(hub.serving.port) as proxy,
         Client(proxy.url, hub.token) as client,
         Client(hub.url, hub.token) as direct,
-        aclosing(client.stream(by=by, on_connection=lambda one: states.append(one.state))) as frames,
+        aclosing(client.stream(by=by, on_connection=lambda connection: states.append(connection.state))) as frames,
     ):
         made = None
         async for frame in frames:
@@ -385,7 +385,7 @@ async def test_the_stream_survives_lost_connections(by: Any, hub: Running) -> No
                 if isinstance(frame.event, Done):
                     break
         assert made is not None
-        log = [one.seq for one in (await direct.events(made.id, limit=1000)).events]
+        log = [entry.seq for entry in (await direct.events(made.id, limit=1000)).events]
     assert seen == log
     assert states.count("connected") >= 2 and "lost" in states
 
@@ -409,7 +409,7 @@ async def test_a_stream_from_a_cursor(by: Any, hub: Running, client: Client) -> 
                     seen.append(frame.seq)
                     if isinstance(frame.event, Done):
                         break
-    assert seen == [one.seq for one in (await client.events(made.id)).events]
+    assert seen == [entry.seq for entry in (await client.events(made.id)).events]
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ START: list[Event] = [TurnStarted("go"), Init("agent")]
 END: list[Event] = [Done("success")]
 
 
-def said(kind: str, name: str) -> list[Event]:
+def events_of(kind: str, name: str) -> list[Event]:
     if kind == "text":
         return [TextDelta("a", name), TextDelta("b", name), Text("ab", name)]
     if kind == "thinking":
@@ -45,7 +45,7 @@ def said(kind: str, name: str) -> list[Event]:
 
 
 turns = st.lists(st.sampled_from(["text", "thinking", "tool"]), max_size=6).map(
-    lambda kinds: [*START, *(event for place, kind in enumerate(kinds) for event in said(kind, str(place))), *END]
+    lambda kinds: [*START, *(event for index, kind in enumerate(kinds) for event in events_of(kind, str(index))), *END]
 )
 
 
@@ -81,10 +81,10 @@ def test_deltas_that_came_too_early_wait(turn: list[Event], data: st.DataObject)
         assert kept[0] == kept[1]
     words = [event for event in out if not isinstance(event, Use | ToolOutput | ToolResult)]
     assert words == [event for event in turn if not isinstance(event, Use | ToolOutput | ToolResult)]
-    for place, event in enumerate(out):
+    for index, event in enumerate(out):
         if isinstance(event, ToolOutput):
-            assert any(isinstance(one, Use) and one.id == event.id for one in out[:place])
-            assert any(isinstance(one, ToolResult) and one.id == event.id for one in out[place:])
+            assert any(isinstance(earlier, Use) and earlier.id == event.id for earlier in out[:index])
+            assert any(isinstance(later, ToolResult) and later.id == event.id for later in out[index:])
 
 
 @given(turns)
@@ -170,8 +170,8 @@ async def test_a_stream_is_in_order(by: Literal["websocket", "sse"], hub: Runnin
     async with asyncio.timeout(30), aclosing(client.stream(by=by)) as frames:
         async for frame in frames:
             if isinstance(frame, Ready):
-                for told in (*START, Text("x", "0"), *END):
-                    await log.append("s", told)
+                for event in (*START, Text("x", "0"), *END):
+                    await log.append("s", event)
             elif isinstance(frame, EventFrame | DeltaFrame):
                 seen.append(frame.event)
                 if isinstance(frame.event, Done):

@@ -59,7 +59,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6
         ((b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",), b""),
         ((b"HTTP/1.0 200 OK\r\n\r\nuntil ", b"the end"), b"until the end"),
         ((CHUNKED,), b"hello world"),
-        (tuple(CHUNKED[place : place + 1] for place in range(len(CHUNKED))), b"hello world"),
+        (tuple(CHUNKED[index : index + 1] for index in range(len(CHUNKED))), b"hello world"),
         ((b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",), b"ok"),
     ],
 )
@@ -70,7 +70,7 @@ async def test_bodies(pieces: tuple[bytes, ...], body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "reply",
     [
         b"",
         b"SSH-2.0-OpenSSH\r\n\r\n",
@@ -81,8 +81,8 @@ async def test_bodies(pieces: tuple[bytes, ...], body: bytes) -> None:
         b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000,
     ],
 )
-async def test_what_is_no_answer_is_a_lost_connection(said: bytes) -> None:
-    async with answering(saying(said)) as url, HttpClient(url, {}) as http:
+async def test_what_is_no_answer_is_a_lost_connection(reply: bytes) -> None:
+    async with answering(saying(reply)) as url, HttpClient(url, {}) as http:
         with pytest.raises(ConnectionLost):
             await http.request("GET", "/")
 

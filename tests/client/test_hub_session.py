@@ -38,9 +38,9 @@ async def test_a_hub_that_stays_away(tmp_path: Path) -> None:
             with pytest.raises(HubUnreachable) as away:
                 async with (
                     asyncio.timeout(BOUND_S),
-                    visit(client, hub, patience_s=0.5) as one,
+                    visit(client, hub, patience_s=0.5) as session,
                 ):
-                    async for event in one.turn(Prompt("go")):
+                    async for event in session.turn(Prompt("go")):
                         seen.append(event)
                         if isinstance(event, Text):
                             proxy.refuse = True
@@ -64,31 +64,31 @@ async def test_a_connection_that_is_lost_again_and_again(tmp_path: Path) -> None
             proxy.cut()
             return allow(ask, answers={ask.questions[0].id: ("Blue",)})
 
-        said: list[str] = []
+        texts: list[str] = []
         async with (
             asyncio.timeout(BOUND_S),
             Proxy(hub.serving.port) as proxy,
             Client(proxy.url, hub.token) as client,
-            visit(client, hub, on_ask) as one,
+            visit(client, hub, on_ask) as session,
         ):
-            async for event in one.turn(Prompt("go")):
+            async for event in session.turn(Prompt("go")):
                 if isinstance(event, Text):
-                    said.append(event.text)
-                    if len(said) % 7 == 0:
+                    texts.append(event.text)
+                    if len(texts) % 7 == 0:
                         proxy.cut()
                 if isinstance(event, Done):
                     assert event.status == "success"
-    assert said == [*(f"part {number}" for number in range(20)), "(Choice: Blue)", "end"]
+    assert texts == [*(f"part {number}" for number in range(20)), "(Choice: Blue)", "end"]
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("said", [None, Answer("", "allow", remember="always")], ids=["nothing", "not offered"])
-async def test_an_answer_that_nobody_may_give_does_not_leave_the_agent_waiting(said: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reply", [None, Answer("", "allow", remember="always")], ids=["nothing", "not offered"])
+async def test_an_answer_that_nobody_may_give_does_not_leave_the_agent_waiting(reply: Any, tmp_path: Path) -> None:
     async with running(tmp_path) as hub, Client(hub.url, hub.token) as client:
         hub.play([Run("echo never")], [Say("end")])
         new = NewSession(agent="scripted", cwd=hub.cwd, policy="ask")
         async with asyncio.timeout(BOUND_S):
-            seen = [event async for event in client.turn(new, "go", on_ask=lambda ask: said)]
+            seen = [event async for event in client.turn(new, "go", on_ask=lambda ask: reply)]
         (answer,) = [event for event in seen if isinstance(event, Answer)]
         assert answer.decision == "deny"
         assert "it must give True, False or an Answer" in answer.reason or "cannot be remembered" in answer.reason
@@ -98,17 +98,17 @@ async def test_an_interrupt_that_comes_early(tmp_path: Path) -> None:
     """Before the session has begun with the prompt: it is ended when it does."""
     async with running(tmp_path) as hub, Client(hub.url, hub.token) as client:
         hub.play([Stall()])
-        async with asyncio.timeout(BOUND_S), visit(client, hub) as one:
-            await one.interrupt()
-            last = [event async for event in one.turn(Prompt("go"))][-1]
+        async with asyncio.timeout(BOUND_S), visit(client, hub) as session:
+            await session.interrupt()
+            last = [event async for event in session.turn(Prompt("go"))][-1]
         assert isinstance(last, Done) and last.status == "interrupted"
 
 
 async def test_whoever_leaves_ends_the_turn(tmp_path: Path) -> None:
     async with running(tmp_path) as hub, Client(hub.url, hub.token) as client:
         hub.play([Say("The beginning."), Stall()])
-        async with asyncio.timeout(BOUND_S), visit(client, hub) as one:
-            events = one.turn(Prompt("go"))
+        async with asyncio.timeout(BOUND_S), visit(client, hub) as session:
+            events = session.turn(Prompt("go"))
             async for event in events:
                 if isinstance(event, Text):
                     break
@@ -142,8 +142,8 @@ async def test_a_conversation_is_held_by_one_session(name: str, tmp_path: Path) 
     wanted, which, then = RESUMED[name]
     async with running(tmp_path) as hub, Client(hub.url, hub.token) as client:
         hub.play([Say("The beginning.")])
-        async with asyncio.timeout(BOUND_S), visit(client, hub) as one:
-            assert isinstance([event async for event in one.turn(Prompt("go"))][-1], Done)
+        async with asyncio.timeout(BOUND_S), visit(client, hub) as session:
+            assert isinstance([event async for event in session.turn(Prompt("go"))][-1], Done)
         known = hub.hub.state.sessions
         await eventually(lambda: [each.status for each in known.values()] == ["idle"], "it does not end")
         (earlier,) = await client.sessions()
@@ -162,12 +162,12 @@ async def test_a_conversation_is_held_by_one_session(name: str, tmp_path: Path) 
         async with asyncio.timeout(BOUND_S), HubSession(client, new, allow) as again:
             used = again._id  # pyright: ignore[reportPrivateUsage]
         assert used == (earlier.id if which == "same" else new.id)
-        (found,) = [each for each in await client.sessions(archived=True) if each.id == earlier.id]
-        assert (found.status, found.archived) == (then, False)
+        (record,) = [each for each in await client.sessions(archived=True) if each.id == earlier.id]
+        assert (record.status, record.archived) == (then, False)
 
 
 @pytest.mark.parametrize(
-    ("via", "told"),
+    ("via", "author"),
     [
         ("pid {here} tieline run", ("person", "")),
         ("device laptop", ("person", "")),
@@ -175,8 +175,8 @@ async def test_a_conversation_is_held_by_one_session(name: str, tmp_path: Path) 
         ("pid ", ("owner", "pid ")),
     ],
 )
-def test_whoever_was_faster_is_told(via: str, told: tuple[str, str]) -> None:
+def test_whoever_was_faster_is_told(via: str, author: tuple[str, str]) -> None:
     """With the same answer as the person here: the log says from which process it came."""
     answer = Answer("ask", "allow", by="owner", via=via.format(here=os.getpid()))
-    found = with_local_author(answer, Answer("ask", "allow", by="person"))
-    assert (found.by, found.via) == told
+    authored = with_local_author(answer, Answer("ask", "allow", by="person"))
+    assert (authored.by, authored.via) == author

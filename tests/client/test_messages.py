@@ -49,11 +49,11 @@ async def test_answers_are_waited_for_in_one_request_and_over_many(hub: Running,
     hub.play([Say("One.")], [Say("Two.")])
     session = await hub.session()
     for timeout, text in ((30.0, "One."), (90.0, "Two.")):
-        found = await client.ask_message(
+        outcome = await client.ask_message(
             NewAsk(to=f"relay.agent.{session['id']}", text="?", timeout_s=timeout, limits=Limits(calls=5))
         )
-        assert found.answer is not None
-        assert found.answer.payload.text.strip() == text
+        assert outcome.answer is not None
+        assert outcome.answer.payload.text.strip() == text
 
 
 async def test_no_answer_is_told_with_its_reason(hub: Running, client: Client) -> None:
@@ -64,8 +64,8 @@ async def test_no_answer_is_told_with_its_reason(hub: Running, client: Client) -
 
     hub.hub.relay.serve("relay.never", never)
     for timeout in (30.0, 90.0):
-        found = await client.ask_message(NewAsk(to="relay.never", text="?", timeout_s=timeout))
-        assert (found.answer, found.reason) == (None, "rejected")
+        outcome = await client.ask_message(NewAsk(to="relay.never", text="?", timeout_s=timeout))
+        assert (outcome.answer, outcome.reason) == (None, "rejected")
 
 
 async def test_dead_letters_and_channels(hub: Running, client: Client) -> None:

@@ -70,7 +70,7 @@ class Follower:
             self._heard.clear()
             await self._heard.wait()
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         name = "" if self.sessions is None else self.sessions[0]
         return {"follows": name, "digest": digest(self.seqs), "count": len(self.seqs), "drops": self.drops}
 
@@ -91,7 +91,7 @@ async def main() -> None:
             print("ready", flush=True)
             last = json.loads(await loop.run_in_executor(None, sys.stdin.readline))
             await asyncio.gather(*(follower.until(last) for follower in followers))
-        print(json.dumps([follower.told() for follower in followers]), flush=True)
+        print(json.dumps([follower.summary() for follower in followers]), flush=True)
     finally:
         for task in tasks:
             task.cancel()

@@ -42,8 +42,8 @@ async def served(bus: Bus, home: Path, config: Config | None = None) -> AsyncGen
 
 @asynccontextmanager
 async def on_sqlite(home: Path) -> AsyncGenerator[Served, None]:
-    async with open_bus(f"sqlite://{home}/bus.db") as bus, served(bus, home) as one:
-        yield one
+    async with open_bus(f"sqlite://{home}/bus.db") as bus, served(bus, home) as hub:
+        yield hub
 
 
 class Client:
@@ -102,8 +102,8 @@ class Client:
 async def client(served: Served, token: str | None = None, **options: Any) -> AsyncGenerator[Client, None]:
     """Connected and, with a token (a device's when none is given, none for ""), welcome."""
     async with connect(served.stream, max_size=None, proxy=None, open_timeout=BOUND_S, **options) as socket:
-        one = Client(socket)
+        stream = Client(socket)
         if token != "":
-            await one.say("authenticate", token=served.token if token is None else token)
-            await one.until_type("welcome")
-        yield one
+            await stream.say("authenticate", token=served.token if token is None else token)
+            await stream.until_type("welcome")
+        yield stream

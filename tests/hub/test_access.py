@@ -83,20 +83,20 @@ async def test_a_machine_has_one_key(shared: Running) -> None:
     """Somebody with a secret cannot take another node's place: its device is revoked first, and the answer says so."""
     first, second = await offer(shared, "node"), await offer(shared, "node")
     async with anonymous(shared) as client:
-        one = await client.post("/api/v1/pair", json={"secret": first["secret"], "node": "twice", "name": "mill"})
-        assert one.status_code == 201
+        response = await client.post("/api/v1/pair", json={"secret": first["secret"], "node": "twice", "name": "mill"})
+        assert response.status_code == 201
         again = {"secret": second["secret"], "node": "twice"}
         refused = await client.post("/api/v1/pair", json=again)
         assert refused.status_code == 409 and "Revoke its device 'mill'" in refused.json()["hint"]
-        await shared.client.delete(f"/api/v1/devices/{one.json()['device']['id']}")
+        await shared.client.delete(f"/api/v1/devices/{response.json()['device']['id']}")
         assert (await client.post("/api/v1/pair", json=again)).status_code == 201  # the secret was not used up
 
 
 async def test_of_two_who_claim_one_secret_one_gets_in(shared: Running) -> None:
     made = await offer(shared, "client")
-    async with anonymous(shared) as one, anonymous(shared) as other:
+    async with anonymous(shared) as first, anonymous(shared) as second:
         replies = await asyncio.gather(
-            *(who.post("/api/v1/pair", json={"secret": made["secret"]}) for who in (one, other))
+            *(who.post("/api/v1/pair", json={"secret": made["secret"]}) for who in (first, second))
         )
     assert sorted(reply.status_code for reply in replies) == [201, 401]
 
@@ -139,7 +139,7 @@ async def test_devices_are_listed_and_revoked(shared: Running) -> None:
         laptop.headers["Authorization"] = f"Bearer {got['key']}"
         listed = (await laptop.get("/api/v1/devices")).json()
         assert listed[0]["id"] == "owner"
-        assert [one["id"] for one in listed if one.get("current")] == [got["device"]["id"]]
+        assert [device["id"] for device in listed if device.get("current")] == [got["device"]["id"]]
         assert "hash" not in json.dumps(listed)
         assert (await shared.client.delete(f"/api/v1/devices/{got['device']['id']}")).status_code == 204
         assert (await laptop.get("/api/v1/devices")).status_code == 401
@@ -184,13 +184,13 @@ async def test_revoked_means_at_once_on_open_sockets_and_streams(shared: Running
 
 
 async def test_another_hub_on_the_bus_hears_of_a_revocation(tmp_path: Path) -> None:
-    async with open_bus(f"sqlite:///{tmp_path / 'bus.db'}") as bus, Devices(bus) as one, Devices(bus) as other:
-        device, key = await one.add("client", "laptop")
+    async with open_bus(f"sqlite:///{tmp_path / 'bus.db'}") as bus, Devices(bus) as devices, Devices(bus) as other:
+        device, key = await devices.add("client", "laptop")
         async with asyncio.timeout(30):
             await eventually(lambda: other.device_of(key) is not None, "it does not know the device")
             gone = asyncio.Event()
             other.on_revoke(lambda id: gone.set() if id == device.id else None)
-            await one.revoke(device.id)
+            await devices.revoke(device.id)
             await gone.wait()
         assert other.device_of(key) is None
 
@@ -202,16 +202,16 @@ async def test_revoked_on_one_hub_means_at_once_on_another(tmp_path: Path) -> No
         nats_running(NatsServer(tmp_path / "nats")) as server,
         open_bus(server.url) as bus,
         open_bus(server.url) as other_bus,
-        served(bus, tmp_path / "one") as one,
+        served(bus, tmp_path / "one") as hub,
         served(other_bus, tmp_path / "two") as other,
     ):
-        device, key = await one.hub.devices.add("client", "tablet")
+        device, key = await hub.hub.devices.add("client", "tablet")
         await eventually(lambda: other.hub.devices.knows(device.id), "it does not know the device", timeout=30)
         async with caller(other.url, key) as tablet, client(other, key) as following:
             await following.subscribe()
             async with (
                 tablet.stream("GET", "/api/v1/stream/sse") as events,
-                caller(one.url, one.token) as owner,
+                caller(hub.url, hub.token) as owner,
             ):
                 assert events.status_code == 200
                 assert (await owner.delete(f"/api/v1/devices/{device.id}")).status_code == 204
@@ -228,12 +228,12 @@ async def test_a_page_is_let_in_by_every_hub_behind_a_load_balancer(tmp_path: Pa
     page = {"Host": "hub.example", "Origin": "https://hub.example"}
     async with (
         open_bus(f"sqlite:///{tmp_path / 'bus.db'}") as bus,
-        served(bus, tmp_path / "one", config) as one,
+        served(bus, tmp_path / "one", config) as hub,
         served(bus, tmp_path / "two", config) as other,
-        caller(one.url) as first,
+        caller(hub.url) as first,
         caller(other.url) as second,
     ):
-        secret, _ = await one.hub.devices.offer("page", name="", by="owner")
+        secret, _ = await hub.hub.devices.offer("page", name="", by="owner")
         reply = await first.post("/api/v1/login", json={"secret": secret}, headers=page)
         assert reply.status_code == 200
         await eventually(lambda: other.hub.devices.knows(reply.json()["device"]["id"]), "not known there", timeout=30)
@@ -247,18 +247,18 @@ async def test_revoked_on_the_way_in_means_out(shared: Running, path: str) -> No
     """Past the gate already, and not yet counted as open."""
     node = path.endswith("link")
     device, key = await shared.hub.devices.add("node" if node else "client", "late", node="late" if node else "")
-    said: list[Message] = []
+    messages: list[Message] = []
     kind = "http" if path.endswith("sse") else "websocket"
 
     async def receive() -> Message:
-        if said or kind == "http":
+        if messages or kind == "http":
             await asyncio.Event().wait()
         return {"type": "websocket.connect"}
 
     async def send(message: Message) -> None:
-        if not said:
+        if not messages:
             await shared.hub.devices.revoke(device.id)
-        said.append(message)
+        messages.append(message)
 
     scope: dict[str, Any] = {
         "type": kind,
@@ -278,9 +278,9 @@ async def test_revoked_on_the_way_in_means_out(shared: Running, path: str) -> No
     async with asyncio.timeout(30):
         await build(shared.hub)(scope, receive, send)  # it ends by itself
     if kind == "websocket":
-        assert (said[-1]["type"], said[-1]["code"]) == ("websocket.close", 4401)
+        assert (messages[-1]["type"], messages[-1]["code"]) == ("websocket.close", 4401)
     else:
-        assert said[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+        assert messages[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
 
 
 class Late:
@@ -332,7 +332,7 @@ async def test_a_revocation_outlives_a_restart_and_when_it_was_seen(tmp_path: Pa
         async with Devices(bus) as devices:
             assert devices.device_of(gone_key) is None
             assert devices.device_of(kept_key) is not None
-            assert [one.name for one in devices.list()] == ["kept"]
+            assert [device.name for device in devices.list()] == ["kept"]
 
 
 async def test_secrets_can_be_guessed_only_so_often(shared: Running, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,17 +63,17 @@ async def waiting(hub: Running) -> tuple[str, str]:
     """Another session's ask that waits for a person: the session's id and the ask's."""
     session = (await hub.session(agent="asker", policy="ask"))["id"]
     await hub.client.post(f"/api/v1/sessions/{session}/prompts", json={"text": "go"})
-    found: list[str] = []
+    ids: list[str] = []
 
     async def asked() -> bool:
         asks = (await hub.client.get("/api/v1/asks")).json()
-        found.extend(one["id"] for one in asks if one["session"] == session)
-        return bool(found)
+        ids.extend(ask["id"] for ask in asks if ask["session"] == session)
+        return bool(ids)
 
     async with asyncio.timeout(30):
         while not await asked():  # noqa: ASYNC110 (it is on the bus)
             await asyncio.sleep(0.02)
-    return session, found[0]
+    return session, ids[0]
 
 
 async def test_it_does_nothing_that_only_a_person_may(shared: Running, agent: Inside) -> None:
@@ -124,7 +124,7 @@ async def test_it_does_nothing_that_only_a_person_may(shared: Running, agent: In
     assert (await shared.client.get(f"/api/v1/asks/{ask}")).json()["status"] == "pending"
     assert not Path(shared.cwd, "proof").exists()
     lines = (await shared.client.get("/api/v1/audit", params={"kind": "refusal"})).json()
-    assert any(f"session {agent.session}" in one["who"] and re.match(r"pid \d+ ", one["via"]) for one in lines), lines
+    assert any(f"session {agent.session}" in row["who"] and re.match(r"pid \d+ ", row["via"]) for row in lines), lines
 
 
 async def test_it_reads_its_own_session_and_sends_in_its_name(shared: Running, agent: Inside) -> None:
@@ -168,8 +168,8 @@ async def test_the_command_line_below_an_agent_is_refused_and_a_persons_is_named
     assert record["status"] == "answered"
     assert (record["answer"]["by"], record["answer"]["via"]) == ("owner", f"pid {process.pid} tieline approve {ask}")
     events = (await shared.client.get(f"/api/v1/sessions/{session}/events")).json()["events"]
-    told = [one["event"] for one in events if one["event"]["type"] == "answer"]
-    assert [one["via"] for one in told] == [record["answer"]["via"]]
+    answers = [entry["event"] for entry in events if entry["event"]["type"] == "answer"]
+    assert [answer["via"] for answer in answers] == [record["answer"]["via"]]
 
 
 async def test_a_device_is_named_too(shared: Running) -> None:
@@ -192,7 +192,7 @@ async def test_nothing_on_the_disk_opens_the_hub(shared: Running) -> None:
     opened = [word for word in words if shared.hub.auth.device_of(word.decode()) is not None]
     assert opened == []
     socket = Path(shared.serving.socket)
-    assert [one.stat().st_mode & 0o777 for one in (socket, socket.parent)] == [0o600, 0o700]
+    assert [path.stat().st_mode & 0o777 for path in (socket, socket.parent)] == [0o600, 0o700]
     async with caller(shared.url) as stranger:
         assert (await stranger.get("/api/v1/asks")).status_code == 401
 
@@ -238,8 +238,8 @@ async def test_one_that_is_gone_is_nobody(tmp_path: Path) -> None:
         await process.wait()
         theirs, _ = listening.accept()
         with theirs:
-            found = peer_of(theirs)
-    assert found.problem and found.mark is None
+            peer = peer_of(theirs)
+    assert peer.problem and peer.mark is None
 
 
 async def test_a_number_that_became_another_processs_is_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,9 +262,9 @@ async def test_its_command_is_short_and_printable(tmp_path: Path) -> None:
     words = ["-c", "import sys; sys.stdin.read()", "x\x1b[2J\u202e", "y" * 500]
     process = await asyncio.create_subprocess_exec(sys.executable, *words, stdin=asyncio.subprocess.PIPE)
     try:
-        told = local_peer._command(process.pid)  # pyright: ignore[reportPrivateUsage]
+        command = local_peer._command(process.pid)  # pyright: ignore[reportPrivateUsage]
     finally:
         process.kill()
         await process.wait()
-    assert len(told) <= MAX_COMMAND
-    assert told.isprintable()
+    assert len(command) <= MAX_COMMAND
+    assert command.isprintable()

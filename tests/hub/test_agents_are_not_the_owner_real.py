@@ -106,9 +106,9 @@ async def agent(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
 
 async def next_ask(client: Client, *known: str) -> AskRecord:
     async with asyncio.timeout(WORK_S):
-        while not (found := [one for one in await client.asks() if one.id not in known]):  # noqa: ASYNC110 (at the hub)
+        while not (asks := [ask for ask in await client.asks() if ask.id not in known]):  # noqa: ASYNC110 (at the hub)
             await asyncio.sleep(0.05)
-    return found[0]
+    return asks[0]
 
 
 async def turn(client: Client, session: str) -> list[AnyEvent]:
@@ -123,31 +123,33 @@ async def turn(client: Client, session: str) -> list[AnyEvent]:
 
 async def test_what_a_command_left_behind_allows_nothing(agent: tuple[Any, str], tmp_path: Path) -> None:
     rig, entry = agent
-    place, state, said = tmp_path / "place", tmp_path / "state", tmp_path / "said"
-    place.mkdir()
+    folder, state, report = tmp_path / "place", tmp_path / "state", tmp_path / "said"
+    folder.mkdir()
     (tmp_path / "t.toml").write_text(f"[hub]\nport = 0\n{entry}")
     (tmp_path / "left.py").write_text(TRIES + LEFT)
     own = {"TIELINE_HOME": str(state), "TIELINE_CONFIG": str(tmp_path / "t.toml")}
     rig.play([Run("sh ./test.sh")], [Run("touch proof")], [Say("As you wish.")])
     async with hub_on(configuration.load(environ={**rig.options["env"], **own})) as (_, serving):
-        words = [sys.executable, "-I", tmp_path / "left.py", state, serving.url, TIELINE, said]
+        words = [sys.executable, "-I", tmp_path / "left.py", state, serving.url, TIELINE, report]
         left = shlex.join(map(str, words))
         detached = shlex.quote(str(tmp_path / "detached"))  # until then an agent may end it with the command
-        (place / "test.sh").write_text(
+        (folder / "test.sh").write_text(
             f"setsid env -i {left} </dev/null >/dev/null 2>&1 &\n"
             f"until test -e {detached}; do sleep 0.05; done\necho passed\n"
         )
         with running_file(own, RunningHub(serving.url, os.getpid(), socket=serving.socket)):
             async with connect(own) as person:
-                made = NewSession(agent="worker", cwd=str(place), policy="ask", prompt="run the tests")
+                made = NewSession(agent="worker", cwd=str(folder), policy="ask", prompt="run the tests")
                 session = await person.create_session(made)
                 first = await next_ask(person)
                 await person.answer(first.id, Decision(decision="allow", digest=first.digest))
                 second = await next_ask(person, first.id)
                 (tmp_path / "new").write_text(second.id)
                 (tmp_path / "new").rename(tmp_path / "asked")
-                await eventually(lambda: said.exists() and "end" in said.read_text(), "it never tried", timeout=WORK_S)
-                tried = said.read_text()
+                await eventually(
+                    lambda: report.exists() and "end" in report.read_text(), "it never tried", timeout=WORK_S
+                )
+                tried = report.read_text()
                 assert "keys [401]" in tried, "nothing on the disk opens the hub"
                 assert "socket 403" in tried, tried
                 assert "approve 1 " in tried and "only a person" in tried, tried
@@ -155,8 +157,8 @@ async def test_what_a_command_left_behind_allows_nothing(agent: tuple[Any, str],
                 await person.answer(second.id, Decision(decision="deny", digest=second.digest, reason="no"))
                 await turn(person, session.id)
                 answers = [(await person.ask(id)).answer for id in (first.id, second.id)]
-    assert not (place / "proof").exists()
-    assert [(one.by, one.via.split()[0], one.decision) for one in answers if one] == [
+    assert not (folder / "proof").exists()
+    assert [(answer.by, answer.via.split()[0], answer.decision) for answer in answers if answer] == [
         ("owner", "pid", "allow"),
         ("owner", "pid", "deny"),
     ]
@@ -164,8 +166,8 @@ async def test_what_a_command_left_behind_allows_nothing(agent: tuple[Any, str],
 
 async def test_a_codex_that_may_write_nothing_writes_nothing_through_the_hub(tmp_path: Path) -> None:
     """Its commands run unasked in a read-only sandbox with network; they read every file and reach the hub."""
-    place, state = tmp_path / "place", tmp_path / "state"
-    place.mkdir()
+    folder, state = tmp_path / "place", tmp_path / "state"
+    folder.mkdir()
     (tmp_path / "writer.json").write_bytes(msgspec.json.encode([[Run("touch proof")]]))
     (tmp_path / "denied.py").write_text(TRIES + DENIED)
     own = {"TIELINE_HOME": str(state), "TIELINE_CONFIG": str(tmp_path / "t.toml")}
@@ -175,8 +177,8 @@ async def test_a_codex_that_may_write_nothing_writes_nothing_through_the_hub(tmp
         config = configuration.load(environ={**rig.options["env"], **own})
         async with hub_on(config) as (_, serving), Client(serving.url, socket=serving.socket) as person:
             policy = Policy(file_write="deny", shell="allow", network="allow")
-            session = await person.create_session(NewSession(agent="worker", cwd=str(place), policy=policy))
-            words = [sys.executable, "-I", tmp_path / "denied.py", state, serving.url, session.id, place]
+            session = await person.create_session(NewSession(agent="worker", cwd=str(folder), policy=policy))
+            words = [sys.executable, "-I", tmp_path / "denied.py", state, serving.url, session.id, folder]
             rig.play([Run(shlex.join(map(str, words)))], [Say("Tried.")])
             await person.prompt(session.id, "write it")
             events = await turn(person, session.id)
@@ -184,5 +186,5 @@ async def test_a_codex_that_may_write_nothing_writes_nothing_through_the_hub(tmp
             assert receipt and (receipt.file_write.level, receipt.file_write.means) == ("deny", "sandbox")
             (output,) = [event.output for event in events if isinstance(event, ToolResult)]
             assert output.splitlines()[-4:] == ["keys [401]", "policy 403", "start 403", "write refused"]
-            assert [one.id for one in await person.sessions()] == [session.id]
-    assert not (place / "proof").exists()
+            assert [listed.id for listed in await person.sessions()] == [session.id]
+    assert not (folder / "proof").exists()

@@ -26,7 +26,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 ACTIONS = ("stage", "unstage", "commit", "revert", "discard", "push", "pull-request")
 
 
-class Place(Struct):
+class Checkout(Struct):
     client: Client
     session: str
     top: Path
@@ -41,7 +41,7 @@ class Place(Struct):
 
 
 @asynccontextmanager
-async def place(hub: Running, tmp_path: Path, where: str) -> AsyncGenerator[Place]:
+async def checkout(hub: Running, tmp_path: Path, where: str) -> AsyncGenerator[Checkout]:
     """A session in a repository with a remote: on the hub's machine, or on another."""
     (tmp_path / "other").mkdir()
     remotes = tmp_path / "remotes"
@@ -52,7 +52,7 @@ async def place(hub: Running, tmp_path: Path, where: str) -> AsyncGenerator[Plac
                 (hub.cwd, "", hub.env["HOME"]) if where == "here" else (node.cwd, node.id, str(tmp_path / "other"))
             )
             Path(home, ".gitconfig").write_text("[user]\n\tname = Ada Lane\n\temail = ada@example.com\n")
-            made = Place(client, "", Path(cwd), remote)
+            made = Checkout(client, "", Path(cwd), remote)
             made.git("init", "-q", "-b", "trunk")
             (made.top / "a.txt").write_text("one\n")
             made.git("add", ".")
@@ -64,13 +64,13 @@ async def place(hub: Running, tmp_path: Path, where: str) -> AsyncGenerator[Plac
             yield made
 
 
-def outcome(told: object) -> ChangeOutcome:
-    assert isinstance(told, ChangeOutcome)
-    return told
+def outcome(answer: object) -> ChangeOutcome:
+    assert isinstance(answer, ChangeOutcome)
+    return answer
 
 
-def digest(told: object) -> str:
-    plan = outcome(told).plan
+def digest(answer: object) -> str:
+    plan = outcome(answer).plan
     assert plan is not None
     return plan.digest
 
@@ -78,7 +78,7 @@ def digest(told: object) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
 async def test_from_a_change_to_the_remote(hub: Running, tmp_path: Path, where: str) -> None:
-    async with place(hub, tmp_path, where) as at:
+    async with checkout(hub, tmp_path, where) as at:
         client, session = at.client, at.session
         (at.top / "a.txt").write_text("two\n")
         (at.top / "new.txt").write_text("new\n")
@@ -126,14 +126,14 @@ async def test_from_a_change_to_the_remote(hub: Running, tmp_path: Path, where: 
 
 
 async def test_a_changed_plan_is_a_conflict(hub: Running, tmp_path: Path) -> None:
-    async with place(hub, tmp_path, "here") as at:
+    async with checkout(hub, tmp_path, "here") as at:
         (at.top / "a.txt").write_text("two\n")
         reply = await hub.client.post(f"/api/v1/sessions/{at.session}/changes/discard", json={"digest": "0" * 32})
         assert (reply.status_code, reply.json()["code"], reply.json()["field"]) == (409, "PlanChanged", "digest")
 
 
 async def test_a_machine_that_is_away_is_not_told_later(hub: Running, tmp_path: Path) -> None:
-    async with place(hub, tmp_path, "elsewhere") as at:
+    async with checkout(hub, tmp_path, "elsewhere") as at:
         session = at.session
         node = (await at.client.session(session)).node
     await eventually(lambda: not hub.hub.state.nodes[node].online, "it is still shown as online")
@@ -146,7 +146,7 @@ async def test_a_machine_that_is_away_is_not_told_later(hub: Running, tmp_path: 
 
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
 async def test_files_of_the_directory_are_read_and_no_others(hub: Running, tmp_path: Path, where: str) -> None:
-    async with place(hub, tmp_path, where) as at:
+    async with checkout(hub, tmp_path, where) as at:
         client, session = at.client, at.session
         (tmp_path / "secret.txt").write_text("secret")
         (at.top / "src").mkdir()
@@ -183,7 +183,7 @@ async def test_files_of_the_directory_are_read_and_no_others(hub: Running, tmp_p
 
 
 async def test_an_endless_or_waiting_file_is_not_waited_for(hub: Running, tmp_path: Path) -> None:
-    async with place(hub, tmp_path, "here") as at:
+    async with checkout(hub, tmp_path, "here") as at:
         await asyncio.to_thread(subprocess.run, ["mkfifo", str(at.top / "pipe")], check=True)
         async with asyncio.timeout(10):
             with pytest.raises(UsageError, match="not a regular file"):

@@ -32,13 +32,13 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @asynccontextmanager
-async def crowd(place: Path) -> AsyncGenerator[asyncio.subprocess.Process, None]:
+async def crowd(folder: Path) -> AsyncGenerator[asyncio.subprocess.Process, None]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tests.hub.crowd",
         cwd=ROOT,
-        env=scratch_env(place, path=os.defpath),
+        env=scratch_env(folder, path=os.defpath),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=2**24,
@@ -92,8 +92,8 @@ async def test_five_hundred_clients_follow_fifty_busy_sessions(tmp_path: Path) -
             written.setdefault(record.subject.partition(".")[2], []).append(record.seq)
             written[""].append(record.seq)
         await tell(process, {name: seqs[-1] for name, seqs in written.items() if name})
-        told = json.loads(await hear(process))
-        assert len(told) == CLIENTS
+        summaries = json.loads(await hear(process))
+        assert len(summaries) == CLIENTS
         assert len(written[""]) >= SESSIONS * TURNS * 3
-        wrong = [one for one in told if one["digest"] != digest(written[one["follows"]])]
-        assert wrong == [], (wrong[:3], {one["follows"]: len(written[one["follows"]]) for one in wrong[:3]})
+        wrong = [summary for summary in summaries if summary["digest"] != digest(written[summary["follows"]])]
+        assert wrong == [], (wrong[:3], {summary["follows"]: len(written[summary["follows"]]) for summary in wrong[:3]})

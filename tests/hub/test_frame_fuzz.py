@@ -81,12 +81,12 @@ class Reader:
             begin = end
 
     def heard(self) -> list[Any]:
-        found: list[Any] = []
+        messages: list[Any] = []
         while not self.protocol.queue.empty():
             message: Any = self.protocol.queue.get_nowait()
             if message["type"] == "websocket.receive":
-                found.append(message.get("text") if message.get("text") is not None else message.get("bytes"))
-        return found
+                messages.append(message.get("text") if message.get("text") is not None else message.get("bytes"))
+        return messages
 
     def end(self) -> None:
         self.protocol.connection_lost(None)
@@ -105,7 +105,7 @@ def frame(opcode: int, payload: bytes, *, fin: bool = True, masked: bool = True,
         head += bytes([bit | 127]) + size.to_bytes(8, "big")
     if not masked:
         return head + payload
-    return head + MASK + bytes(byte ^ MASK[place % 4] for place, byte in enumerate(payload))
+    return head + MASK + bytes(byte ^ MASK[index % 4] for index, byte in enumerate(payload))
 
 
 cuts = some.lists(some.integers(0, 1 << 16), max_size=12)
@@ -126,7 +126,7 @@ noise = some.lists(odd_frames | some.binary(max_size=300), max_size=30).map(b"".
 async def test_whatever_a_stranger_sends_is_bounded(data: bytes, pieces: list[int]) -> None:
     reader = Reader()
     reader.feed(data, pieces)
-    assert sum(len(one) for one in reader.heard()) <= unauthenticated_limits.MAX_BYTES
+    assert sum(len(message) for message in reader.heard()) <= unauthenticated_limits.MAX_BYTES
     assert len(reader.protocol.conn.reader.buffer) <= unauthenticated_limits.MAX_BYTES
     if len(data) > unauthenticated_limits.MAX_BYTES:
         assert reader.wire.closed

@@ -102,8 +102,8 @@ async def test_a_hook_that_calls_our_tool(mesh: MeshHub, transport: Transport) -
         assert member is not None
         sent = await mesh.mesh.send_message(OWNER, member.id, "before you stop")
         stop = await client.call_tool(HOOK_TOOL, {"event": "Stop", "session_id": id, "stop_hook_active": "false"})
-        said = json.loads(text_of(stop))
-        assert said["decision"] == "block" and "before you stop" in said["reason"]
+        decision = json.loads(text_of(stop))
+        assert decision["decision"] == "block" and "before you stop" in decision["reason"]
         await eventually(lambda: mesh.mesh.mailbox.unread(member.address) == 0, "it was not confirmed")
         assert await state(mesh, sent.id) == "injected"
         nothing = await client.call_tool(HOOK_TOOL, {"event": "Stop", "session_id": id, "stop_hook_active": "true"})

@@ -88,8 +88,8 @@ async def test_a_part_of_a_history_waits_for_its_turn_however_long_other_request
 
 async def test_a_text_that_was_cut_in_the_middle_of_a_character_is_taken(tmp_path: Path) -> None:
     async with mesh_hub(tmp_path) as hub, hub.http() as http:
-        told = b'{"link":"x","session":"ses_1","events":[{"type":"cut \\ud83d"}]}'
-        assert (await http.post(EVENTS, content=told)).json()["field"] == "session"
+        body = b'{"link":"x","session":"ses_1","events":[{"type":"cut \\ud83d"}]}'
+        assert (await http.post(EVENTS, content=body)).json()["field"] == "session"
 
 
 async def data(lines: AsyncIterator[str]) -> dict[str, str]:

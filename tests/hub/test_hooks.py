@@ -36,9 +36,9 @@ def toml(*channels: tuple[str, str, dict[str, Any]], head: str = "") -> str:
 async def hooked(path: Path, *channels: tuple[str, str, dict[str, Any]]) -> AsyncGenerator[Running, None]:
     """A hub whose relay runs these channels, from a real configuration file."""
     async with running(path) as hub:
-        place = Path(hub.env["HOME"], ".config/tieline/tieline.toml")
-        place.parent.mkdir(parents=True)
-        place.write_text(toml(*channels))
+        config_file = Path(hub.env["HOME"], ".config/tieline/tieline.toml")
+        config_file.parent.mkdir(parents=True)
+        config_file.write_text(toml(*channels))
         async with open_relay(hub.hub):
             assert hub.hub.channels is not None
             await hub.hub.channels.reload(trust=(await hub.hub.channels.reload()).waiting)
@@ -164,14 +164,14 @@ async def test_nothing_gets_in_however_it_is_tried(tmp_path: Path) -> None:
                 await post(hub, "null", webhook_timestamp="-1"),
             ]
             assert all(400 <= reply.status_code < 500 for reply in replies), [reply.status_code for reply in replies]
-            said = [
+            responses = [
                 await raw(hub, (head + "content-length: 999999999\r\n\r\n").encode(), hold=True),
                 await raw(hub, (head + "content-length: 50\r\n\r\n{").encode()),
                 await raw(hub, (head + everything + "transfer-encoding: chunked\r\n\r\nZZ\r\n").encode()),
                 await raw(hub, (head + "x: " + "y" * 100_000 + "\r\n\r\n").encode()),
                 await raw(hub, b"\x16\x03\x01 not HTTP at all\r\n\r\n"),
             ]
-            assert not any(b" 202 " in line[:64] for line in said)
+            assert not any(b" 202 " in line[:64] for line in responses)
 
         for number in range(5):  # whatever is made once and kept is there now
             await round_of_nonsense(number)
@@ -218,8 +218,8 @@ async def test_telegram_posts_to_the_webhook(tmp_path: Path) -> None:
         async with hooked(tmp_path, telegram(api, **hook)) as hub:
             assert hub.hub.relay is not None
             desk = Desk(hub.hub.relay)
-            told = (await api.called("setwebhook"))[0].fields
-            assert (told["url"], told["secret_token"]) == ("https://hub.test/hooks/in/phone", "Sesame")
+            fields = (await api.called("setwebhook"))[0].fields
+            assert (fields["url"], fields["secret_token"]) == ("https://hub.test/hooks/in/phone", "Sesame")
             update = api.update(message=api.message(ADA, text="by webhook"))
             secret = {"x-telegram-bot-api-secret-token": "Sesame"}
             async with httpx.AsyncClient(base_url=hub.url, timeout=BOUND, verify=False) as stranger:
@@ -297,11 +297,11 @@ async def test_a_loop_through_telegram_and_a_webhook_ends_by_its_budget(tmp_path
                 program = asyncio.create_task(repeat())
                 try:
                     await api.write(ADA, "round and round")
-                    letter = await dead_letter(relay, lambda one: one.state == "refused")
+                    letter = await dead_letter(relay, lambda receipt: receipt.state == "refused")
                 finally:
                     program.cancel()
                     await asyncio.gather(program, return_exceptions=True)
                 assert letter.reason in ("cycle", "hops_exceeded")
                 trace = (await hub.client.get(f"/api/v1/messages/{letter.envelope.id}/trace")).json()
                 assert 1 <= len(trace["messages"]) <= 8
-                assert [one["reason"] for one in trace["dead"]].count(letter.reason) == 1
+                assert [entry["reason"] for entry in trace["dead"]].count(letter.reason) == 1

@@ -84,9 +84,9 @@ async def test_a_slow_body_is_refused(shared: Running, monkeypatch: pytest.Monke
 @pytest.mark.slow
 async def test_a_request_that_does_not_arrive_is_dropped(shared: Running, tmp_path: Path) -> None:
     async with running(tmp_path, head_s=1.0) as hub:
-        for said in (b"", b"GET /hea", b"GET /healthz HTTP/1.1\r\nHost: local"):
+        for data in (b"", b"GET /hea", b"GET /healthz HTTP/1.1\r\nHost: local"):
             reader, writer = await asyncio.open_connection("127.0.0.1", hub.serving.port)
-            writer.write(said)
+            writer.write(data)
             with suppress(ConnectionResetError):
                 assert await answer(reader) == 0
             writer.close()
@@ -94,13 +94,13 @@ async def test_a_request_that_does_not_arrive_is_dropped(shared: Running, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("said", [b"GET /hea", b"\r\n"])
-async def test_the_second_request_of_a_connection_may_not_dawdle_either(tmp_path: Path, said: bytes) -> None:
+@pytest.mark.parametrize("data", [b"GET /hea", b"\r\n"])
+async def test_the_second_request_of_a_connection_may_not_dawdle_either(tmp_path: Path, data: bytes) -> None:
     async with running(tmp_path, head_s=1.0) as hub:
         reader, writer = await asyncio.open_connection("127.0.0.1", hub.serving.port)
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert await answer(reader) == 200
-        writer.write(said)
+        writer.write(data)
         async with asyncio.timeout(60):
             with suppress(ConnectionResetError):
                 while await reader.read(4096):

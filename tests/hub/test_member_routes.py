@@ -79,8 +79,8 @@ async def test_who_ended_is_shown_when_asked_for(mesh: Mesh, client: Client) -> 
     await register(mesh, "gone")
     await mesh.end_session(agent("gone-session"))
     assert "gone" not in {member.name for member in await client.members()}
-    (found,) = [member for member in await client.members(ended=True) if member.name == "gone"]
-    assert found.ended
+    (member,) = [member for member in await client.members(ended=True) if member.name == "gone"]
+    assert member.ended
 
 
 async def test_a_member_is_written_to_by_its_name_and_the_thread_is_shown(mesh: Mesh, client: Client) -> None:

@@ -92,8 +92,8 @@ async def test_a_thread_whose_beginning_is_not_kept_any_longer(hub: Running) -> 
     old, new = [receipt for receipt in reversed(await relay.recent()) if receipt.subject == "relay.user.owner"]
     await relay.store._receipts.delete(old.thread)  # pyright: ignore[reportPrivateUsage]
     await relay.store._threads.delete(f"{old.thread}.{old.id}")  # pyright: ignore[reportPrivateUsage]
-    found = await get(hub, "messages")
-    assert {thread["id"]: thread["count"] for thread in found} == {old.thread: 1, new.thread: 2}
+    threads = await get(hub, "messages")
+    assert {thread["id"]: thread["count"] for thread in threads} == {old.thread: 1, new.thread: 2}
     trace = await get(hub, f"messages/{old.id}/trace")
     assert [message["receipt"]["id"] for message in trace["messages"]] == [old.id]
     assert (await get(hub, "messages", 404, thread="unknown"))["code"] == "UnknownMessage"
@@ -102,9 +102,9 @@ async def test_a_thread_whose_beginning_is_not_kept_any_longer(hub: Running) -> 
 async def test_asking_waits_for_the_answer(hub: Running) -> None:
     hub.play([Say("Blue.")])
     session = await hub.session()
-    found = await post(hub, "messages/ask", {"to": f"relay.agent.{session['id']}", "text": "which colour?"})
-    assert found["answer"]["payload"]["text"].strip() == "Blue."
-    assert found["answer"]["in_reply_to"] == found["receipt"]["id"]
+    outcome = await post(hub, "messages/ask", {"to": f"relay.agent.{session['id']}", "text": "which colour?"})
+    assert outcome["answer"]["payload"]["text"].strip() == "Blue."
+    assert outcome["answer"]["in_reply_to"] == outcome["receipt"]["id"]
 
 
 async def test_a_turn_out_of_calls_is_ended_through_the_hub(hub: Running) -> None:
@@ -126,8 +126,8 @@ async def test_no_answer_has_a_reason(hub: Running) -> None:
         return dead("rejected", "not now")
 
     hub.hub.relay.serve("relay.silent", silent)
-    found = await post(hub, "messages/ask", {"to": "relay.silent", "text": "well?", "timeout_s": 30})
-    assert (found.get("answer"), found["reason"]) == (None, "rejected")
+    outcome = await post(hub, "messages/ask", {"to": "relay.silent", "text": "well?", "timeout_s": 30})
+    assert (outcome.get("answer"), outcome["reason"]) == (None, "rejected")
     quiet = await post(hub, "messages/ask", {"to": "relay.user.nobody", "text": "well?", "timeout_s": 0.2})
     assert quiet["reason"] in ("timeout", "ttl_expired")
 
@@ -173,7 +173,7 @@ async def test_inboxes_are_listed_and_looked_at_without_reading(hub: Running) ->
     assert boxes["relay.user.ada"]["waiting"] == 3
     assert "relay.user.owner" in boxes
     newest = await get(hub, "inboxes/relay.user.ada", limit=2)
-    assert [one["envelope"]["payload"]["text"] for one in newest] == ["number 2", "number 1"]
+    assert [message["envelope"]["payload"]["text"] for message in newest] == ["number 2", "number 1"]
     oldest = await post(hub, "inboxes/relay.user.ada/read", {"limit": 1})
     assert oldest[0]["envelope"]["payload"]["text"] == "number 0"
     assert oldest[0]["state"] == "seen"
@@ -205,9 +205,9 @@ async def test_dead_letters_are_shown_sent_again_and_dropped(hub: Running) -> No
     assert await get(hub, "dead", reason="gave_up") == []
     assert (await get(hub, f"dead/{ids[0]}"))["detail"] == "not yet"
     good.set()
-    one = await post(hub, "dead/retry", {"ids": [ids[0], "unknown"]})
-    assert {outcome["id"]: outcome["done"] for outcome in one} == {ids[0]: True, "unknown": False}
-    await settled(hub, next(outcome["sent_as"] for outcome in one if outcome["done"]))
+    outcomes = await post(hub, "dead/retry", {"ids": [ids[0], "unknown"]})
+    assert {outcome["id"]: outcome["done"] for outcome in outcomes} == {ids[0]: True, "unknown": False}
+    await settled(hub, next(outcome["sent_as"] for outcome in outcomes if outcome["done"]))
     many = await post(hub, "dead/retry", {"pattern": "relay.fussy.b"})
     assert [outcome["id"] for outcome in many] == [ids[1]]
     assert await post(hub, "dead/drop", {"ids": [ids[2]]}) == {"dropped": 1}
@@ -226,7 +226,7 @@ async def test_channels_are_listed_reloaded_and_tested(tmp_path: Path) -> None:
     broken = ("bad", "type webhook", {"secrets": ["nonsense"], "to": "relay.desk"})
     missing: tuple[str, str, dict[str, Any]] = ("gone", "package tieline_not_there", {})
     async with BotApi() as api, hooked(tmp_path, telegram(api), broken, missing) as hub:
-        channels = {one["id"]: one for one in await get(hub, "channels")}
+        channels = {channel["id"]: channel for channel in await get(hub, "channels")}
         assert channels["phone"]["state"] == "running"
         assert channels["phone"]["prefix"] == "relay.telegram.phone"
         assert channels["phone"]["details"]["chats"] == 1
@@ -247,12 +247,12 @@ async def test_channels_are_listed_reloaded_and_tested(tmp_path: Path) -> None:
         assert "pip install tieline_not_there" in refused["hint"], "what is wrong with it, not that it is not there"
         refused = await post(hub, "channels/nobody/test", status=404)
         assert refused["detail"] == "no channel 'nobody'"
-        place = Path(hub.env["HOME"], ".config/tieline/tieline.toml")
-        place.write_text("[[channels]]\nid = 'x'\n")
+        config_file = Path(hub.env["HOME"], ".config/tieline/tieline.toml")
+        config_file.write_text("[[channels]]\nid = 'x'\n")
         changed = await post(hub, "channels/reload")
-        assert {one["id"] for one in changed["channels"]} == {"agent", "x"}
+        assert {channel["id"] for channel in changed["channels"]} == {"agent", "x"}
         assert changed["broken"] == ["x"]
-        place.write_text("= nonsense")
+        config_file.write_text("= nonsense")
         assert "TOML" in (await post(hub, "channels/reload"))["problem"]
 
 
@@ -290,9 +290,9 @@ async def test_an_agent_answers_in_the_chat_and_is_allowed_from_there(tmp_path: 
         to = f"relay.agent.{session.id}"
         config = telegram(api, to=to, asks=True, stream_s=0.05)
         hub.play([Say("Let me look."), Run("touch made-by-the-agent")], [Say("It is done.")])
-        place = Path(hub.env["HOME"], ".config/tieline/tieline.toml")
-        place.parent.mkdir(parents=True)
-        place.write_text(toml(config))
+        config_file = Path(hub.env["HOME"], ".config/tieline/tieline.toml")
+        config_file.parent.mkdir(parents=True)
+        config_file.write_text(toml(config))
         async with open_relay(hub.hub):
             assert hub.hub.channels is not None
             await hub.hub.channels.reload(trust=(await hub.hub.channels.reload()).waiting)

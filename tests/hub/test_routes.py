@@ -28,9 +28,9 @@ async def events(hub: Running, session: str, until: str = "done", after: int = 0
 async def pending(hub: Running) -> dict[str, Any]:
     """The one ask that waits."""
     while True:
-        found = (await hub.client.get("/api/v1/asks")).json()
-        if found:
-            return found[0]
+        asks = (await hub.client.get("/api/v1/asks")).json()
+        if asks:
+            return asks[0]
         await asyncio.sleep(0.02)
 
 
@@ -44,7 +44,7 @@ async def test_sessions_from_birth_to_rest(hub: Running) -> None:
     client = hub.client
 
     listed = (await client.get("/api/v1/sessions")).json()
-    assert [one["title"] for one in listed] == ["Other", "My work"]
+    assert [session["title"] for session in listed] == ["Other", "My work"]
     for query, expected in (
         ({"q": "my WORK"}, 1),
         ({"agent": "scripted"}, 2),
@@ -62,15 +62,18 @@ async def test_sessions_from_birth_to_rest(hub: Running) -> None:
     sent = await client.post("/api/v1/sessions/my-own-id/prompts", json={"text": "Hi", "id": "p1"})
     assert sent.status_code == 201
     assert (sent.json()["id"], sent.json()["by"]) == ("p1", "owner")
-    told = await events(hub, "my-own-id")
-    assert [one["event"]["type"] for one in told if one["event"]["type"] in ("text", "done")] == ["text", "done"]
+    entries = await events(hub, "my-own-id")
+    assert [entry["event"]["type"] for entry in entries if entry["event"]["type"] in ("text", "done")] == [
+        "text",
+        "done",
+    ]
     messages = (await client.get("/api/v1/sessions/my-own-id/messages")).json()
-    assert [one["kind"] for one in messages] == ["user", "text", "done"]
+    assert [message["kind"] for message in messages] == ["user", "text", "done"]
     assert messages[1]["text"] == "Hello!"
     while (await client.get("/api/v1/sessions/my-own-id/prompts")).json():
         pass  # the turn's end is in the log before the prompt is put away
     over = (await client.get("/api/v1/sessions/my-own-id/prompts", params={"over": True})).json()
-    assert [one["id"] for one in over] == ["p1"]
+    assert [prompt["id"] for prompt in over] == ["p1"]
     assert over[0]["status"] == "done"
     changed = await client.patch("/api/v1/sessions/my-own-id", json={"title": "New", "policy": "read-only"})
     assert (changed.json()["title"], changed.json()["policy"]["shell"]) == ("New", "deny")
@@ -91,9 +94,9 @@ async def test_without_an_agent_it_is_the_default_one(hub: Running) -> None:
 async def test_a_session_may_begin_with_its_prompt(hub: Running) -> None:
     hub.play((script.Say("At once."),))
     made = await hub.session(prompt="Go")
-    told = await events(hub, made["id"])
-    assert "At once." in [one["event"].get("text") for one in told]
-    assert [one["event"]["prompt"] for one in told if "prompt" in one["event"]] == ["Go"]
+    entries = await events(hub, made["id"])
+    assert "At once." in [entry["event"].get("text") for entry in entries]
+    assert [entry["event"]["prompt"] for entry in entries if "prompt" in entry["event"]] == ["Go"]
 
 
 async def test_what_a_session_changed(hub: Running) -> None:
@@ -132,8 +135,8 @@ async def test_decisions(hub: Running) -> None:
         body = {"decision": "deny", "reason": "not this one"}
         done = await hub.client.post(f"/api/v1/asks/{other['id']}/answer", json=body)
         assert done.json()["name"] == "deny_permission"
-        told = await events(hub, session)
-    assert [one["event"]["decision"] for one in told if one["event"]["type"] == "answer"] == ["allow", "deny"]
+        entries = await events(hub, session)
+    assert [entry["event"]["decision"] for entry in entries if entry["event"]["type"] == "answer"] == ["allow", "deny"]
     assert Path(hub.cwd, "a.txt").read_text() == "one\n"
     assert not Path(hub.cwd, "b.txt").exists()
 
@@ -148,8 +151,8 @@ async def test_a_question_is_answered(hub: Running) -> None:
         body = {"decision": "allow", "answers": {question: ["Blue"]}}
         done = await hub.client.post(f"/api/v1/asks/{ask['id']}/answer", json=body)
         assert done.json()["name"] == "answer_question"
-        told = await events(hub, session)
-    answer = next(one["event"] for one in told if one["event"]["type"] == "answer")
+        entries = await events(hub, session)
+    answer = next(entry["event"] for entry in entries if entry["event"]["type"] == "answer")
     assert answer["answers"] == {question: ["Blue"]}
 
 
@@ -161,17 +164,17 @@ async def test_prompts_wait_move_and_are_taken_back(hub: Running) -> None:
         await hub.client.post(path, json={"text": id, "id": id})
     async with asyncio.timeout(60):
         await pending(hub)  # the first one holds the turn
-    assert [one["id"] for one in (await hub.client.get(path)).json()] == ["p1", "p2", "p3"]
+    assert [prompt["id"] for prompt in (await hub.client.get(path)).json()] == ["p1", "p2", "p3"]
     moved = await hub.client.post(f"{path}/p3/move", json={"before": "p2"})
     assert moved.status_code == 200, moved.text
-    assert [one["id"] for one in (await hub.client.get(path)).json()] == ["p1", "p3", "p2"]
+    assert [prompt["id"] for prompt in (await hub.client.get(path)).json()] == ["p1", "p3", "p2"]
     gone = await hub.client.delete(f"{path}/p2")
     assert gone.json()["status"] == "cancelled"
     assert (await hub.client.delete(f"{path}/p1")).status_code == 400
     assert (await hub.client.post(f"{path}/none/move", json={})).status_code == 400
     assert (await hub.client.post(f"/api/v1/sessions/{session}/abort")).json() is True
-    told = await events(hub, session)
-    assert next(one["event"]["status"] for one in told if one["event"]["type"] == "done") == "interrupted"
+    entries = await events(hub, session)
+    assert next(entry["event"]["status"] for entry in entries if entry["event"]["type"] == "done") == "interrupted"
 
 
 PNG = b"\x89PNG\r\n\x1a\n and what follows"
@@ -187,8 +190,8 @@ GIVEN = {
 
 @pytest.mark.parametrize("with_session", [False, True], ids=["prompt", "first prompt of a session"])
 async def test_attachments_arrive_and_are_shown(tmp_path: Path, with_session: bool) -> None:
-    told: list[str] = []
-    driver = Scripted([(script.Say("Seen."),)], attachments=("*/*",), on_model_input=told.append)
+    inputs: list[str] = []
+    driver = Scripted([(script.Say("Seen."),)], attachments=("*/*",), on_model_input=inputs.append)
     async with running(tmp_path, drivers={"scripted": driver}) as hub:
         files = [
             {"name": name, "media_type": kind, "data": base64.b64encode(content).decode()}
@@ -198,14 +201,16 @@ async def test_attachments_arrive_and_are_shown(tmp_path: Path, with_session: bo
             session = (await hub.session(prompt="Look", attachments=files))["id"]
         else:
             session = (await hub.session())["id"]
-            said = {"text": "Look", "attachments": files}
-            reply = await hub.client.post(f"/api/v1/sessions/{session}/prompts", json=said)
+            body = {"text": "Look", "attachments": files}
+            reply = await hub.client.post(f"/api/v1/sessions/{session}/prompts", json=body)
             assert reply.json()["attachments"] == [*GIVEN]
-        started = next(one["event"] for one in await events(hub, session) if one["event"]["type"] == "turn_started")
-        assert {one["name"]: one["media_type"] for one in started["attachments"]} == {
+        started = next(
+            entry["event"] for entry in await events(hub, session) if entry["event"]["type"] == "turn_started"
+        )
+        assert {attachment["name"]: attachment["media_type"] for attachment in started["attachments"]} == {
             name: kind for name, (kind, _, _) in GIVEN.items()
         }
-        assert told == ["Look", *(content.decode(errors="replace") for _, content, _ in GIVEN.values())]
+        assert inputs == ["Look", *(content.decode(errors="replace") for _, content, _ in GIVEN.values())]
         messages = (await hub.client.get(f"/api/v1/sessions/{session}/messages")).json()
         assert messages[0]["attachments"] == started["attachments"]
         path = f"/api/v1/sessions/{session}/prompts/{started['id']}/attachments"
@@ -237,10 +242,10 @@ async def test_nodes_and_agents(hub: Running) -> None:
     assert (await hub.client.get("/api/v1/nodes/none")).status_code == 404
     refreshed = await hub.client.post(f"/api/v1/nodes/{node['id']}/refresh")
     assert refreshed.status_code == 200
-    names = {one["name"] for one in refreshed.json()}
+    names = {agent["name"] for agent in refreshed.json()}
     assert "scripted" in names
     listed = (await hub.client.get("/api/v1/agents", params={"node": node["id"]})).json()
-    assert {one["name"] for one in listed} == names
+    assert {agent["name"] for agent in listed} == names
     own = await hub.client.delete(f"/api/v1/nodes/{node['id']}")
     assert own.status_code == 409
     assert (await hub.client.delete("/api/v1/nodes/none")).status_code == 404
@@ -252,38 +257,38 @@ async def test_pages_of_events(hub: Running) -> None:
     after = 0
     for number in range(5):
         await hub.client.post(f"/api/v1/sessions/{session}/prompts", json={"text": f"{number}"})
-        told = await events(hub, session, after=after)
-        after = told[-1]["seq"]
+        entries = await events(hub, session, after=after)
+        after = entries[-1]["seq"]
         await hub.client.post(f"/api/v1/sessions/{other}/prompts", json={"text": "between"})
     path = f"/api/v1/sessions/{session}/events"
     whole = (await hub.client.get(path, params={"after": 0, "limit": 1000})).json()
-    seqs = [one["seq"] for one in whole["events"]]
+    seqs = [entry["seq"] for entry in whole["events"]]
     assert seqs == sorted(seqs)
     assert (whole["first"], whole["last"], whole["more"]) == (seqs[0], seqs[-1], False)
-    assert {one["session"] for one in whole["events"]} == {session}
+    assert {entry["session"] for entry in whole["events"]} == {session}
     back: list[int] = []
     before: int | None = None
     while True:
         query = {"limit": 4} if before is None else {"limit": 4, "before": before}
         page = (await hub.client.get(path, params=query)).json()
-        found = [one["seq"] for one in page["events"]]
-        back = found + back
+        page_seqs = [entry["seq"] for entry in page["events"]]
+        back = page_seqs + back
         if not page["more"]:
             break
-        assert len(found) == 4
-        before = found[0]
+        assert len(page_seqs) == 4
+        before = page_seqs[0]
     assert back == seqs
     onward: list[int] = []
     while True:
         page = (await hub.client.get(path, params={"limit": 3, "after": onward[-1] if onward else 0})).json()
-        onward += [one["seq"] for one in page["events"]]
+        onward += [entry["seq"] for entry in page["events"]]
         if not page["more"]:
             break
     assert onward == seqs
     empty = (await hub.client.get(path, params={"after": seqs[-1]})).json()
     assert (empty["events"], empty["more"]) == ([], False)
     part = (await hub.client.get(path, params={"after": seqs[0], "before": seqs[3]})).json()
-    assert [one["seq"] for one in part["events"]] == seqs[1:3]
+    assert [entry["seq"] for entry in part["events"]] == seqs[1:3]
 
 
 @pytest.mark.parametrize(

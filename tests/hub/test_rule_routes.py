@@ -41,13 +41,13 @@ async def pending(manager: SessionManager, session: str) -> str:
 
 async def answers(hub: Running, session: str) -> list[Answer]:
     """Of its only turn, up to its end."""
-    found: list[Answer] = []
+    answers: list[Answer] = []
     async with asyncio.timeout(WAIT_S):
         async for entry in hub.manager.events(session):
             if isinstance(entry.event, Answer):
-                found.append(entry.event)
+                answers.append(entry.event)
             if isinstance(entry.event, Done):
-                return found
+                return answers
     raise AssertionError("the log ended")
 
 
@@ -85,7 +85,7 @@ async def test_from_an_ask_to_the_rule_that_answers_the_next(hub: Running) -> No
     made = await add(hub, **rule)
     assert made["made_by"] and made["made_at"] > 0 and "echo one" in made["text"] and not made.get("waiting")
     reply = await hub.client.post(f"/api/v1/asks/{ask}/answer", json={"decision": "allow"})
-    assert reply.status_code == 200 and [one.by for one in await answers(hub, first)] != ["rule"]
+    assert reply.status_code == 200 and [answer.by for answer in await answers(hub, first)] != ["rule"]
 
     second = await prompt(hub, Run("echo one three"))
     (decided,) = await answers(hub, second)
@@ -146,7 +146,7 @@ async def test_a_preview_says_what_people_decided_otherwise(hub: Running) -> Non
 async def test_the_policy_s_deny_stays(hub: Running) -> None:
     await add(hub, match="prefix", pattern="echo")
     session = await prompt(hub, Run("echo hello"), policy={"shell": "deny"})
-    assert [(one.decision, one.by) for one in await answers(hub, session)] == [("deny", "policy")]
+    assert [(answer.decision, answer.by) for answer in await answers(hub, session)] == [("deny", "policy")]
 
 
 async def test_a_deny_rule_beats_an_allow_rule(hub: Running) -> None:
@@ -165,16 +165,16 @@ async def test_tricks_still_ask_a_person(hub: Running) -> None:
 
 
 async def test_an_edit_by_its_path_and_a_link_that_leads_away(hub: Running) -> None:
-    place = Path(hub.cwd)
-    (place / "src").mkdir()
-    await add(hub, match="edit", pattern=f"{place}/src/", directory=hub.cwd, node=hub.hub.dispatcher.local)
+    folder = Path(hub.cwd)
+    (folder / "src").mkdir()
+    await add(hub, match="edit", pattern=f"{folder}/src/", directory=hub.cwd, node=hub.hub.dispatcher.local)
     session = await prompt(hub, Write("src/a.txt", "hello"))
-    assert [one.by for one in await answers(hub, session)] == ["rule"]
-    assert (place / "src/a.txt").read_text() == "hello"
-    (place / "src" / "link").symlink_to(place)
+    assert [answer.by for answer in await answers(hub, session)] == ["rule"]
+    assert (folder / "src/a.txt").read_text() == "hello"
+    (folder / "src" / "link").symlink_to(folder)
     session = await prompt(hub, Write("src/link/b.txt", "hello"))
     await answer(hub, session, "deny")
-    assert not (place / "b.txt").exists()
+    assert not (folder / "b.txt").exists()
 
 
 @pytest.mark.parametrize(

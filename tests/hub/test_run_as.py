@@ -57,7 +57,7 @@ print while <$s>;
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def folder() -> Iterator[Path]:
     """One that everybody may pass through: what is kept from the agent is kept by its own mode."""
     path = Path(tempfile.mkdtemp(prefix="tl-", dir="/tmp"))
     path.chmod(0o755)
@@ -75,41 +75,41 @@ def owner(pid: int) -> int:
 
 
 @pytest.mark.slow
-async def test_the_system_keeps_it_from_the_hub(place: Path) -> None:
-    work, state = place / "work", place / "state"
+async def test_the_system_keeps_it_from_the_hub(folder: Path) -> None:
+    work, state = folder / "work", folder / "state"
     work.mkdir()
     shutil.chown(work, NOBODY)
-    (place / "connect.pl").write_text(CONNECT)
-    told = place / "agent.sh"
-    async with running(place, drivers={"mine": registry.create("mine", agent(told))}) as hub:
-        found = {"STATE": state, "WORK": work, "HUB": os.getpid(), "CONNECT": place / "connect.pl"}
+    (folder / "connect.pl").write_text(CONNECT)
+    script = folder / "agent.sh"
+    async with running(folder, drivers={"mine": registry.create("mine", agent(script))}) as hub:
+        replacements = {"STATE": state, "WORK": work, "HUB": os.getpid(), "CONNECT": folder / "connect.pl"}
         command = AGENT.replace("SOCKET", hub.serving.socket)
-        for name, value in found.items():
+        for name, value in replacements.items():
             command = command.replace(name, str(value))
-        told.write_text(command)
+        script.write_text(command)
         (state / "kept").write_text("a secret")
         session = (await hub.session(agent="mine"))["id"]
         begun = await hub.client.post(f"/api/v1/sessions/{session}/prompts", json={"text": "work"})
         assert begun.status_code == 201, begun.text
         await eventually((work / "orphan").exists, "it does not run", timeout=60)
         orphan = int((work / "orphan").read_text())
-        (reaper,) = [one for one, mark in spawn.reapers().items() if mark == agent_ancestor(orphan)]
+        (reaper,) = [pid for pid, mark in spawn.reapers().items() if mark == agent_ancestor(orphan)]
         assert (owner(reaper), owner(orphan)) == (0, USER.pw_uid)
         # Were the modes not there, the kernel would still say whose process it is.
         for path in (state, Path(hub.serving.socket).parent, Path(hub.serving.socket)):
             path.chmod(0o777)
         (work / "on").touch()
-        receipt, said = await turn(hub, session)
-    assert said["uid"] == f"{USER.pw_uid} {USER.pw_uid}"
-    assert said["groups"] == str(USER.pw_gid), "none of root's"
-    assert said["caps"].endswith("0000000000000000")
-    assert (said["user"], said["home"], said["ours"]) == (f"{NOBODY} {NOBODY}", USER.pw_dir, "")
+        receipt, facts = await turn(hub, session)
+    assert facts["uid"] == f"{USER.pw_uid} {USER.pw_uid}"
+    assert facts["groups"] == str(USER.pw_gid), "none of root's"
+    assert facts["caps"].endswith("0000000000000000")
+    assert (facts["user"], facts["home"], facts["ours"]) == (f"{NOBODY} {NOBODY}", USER.pw_dir, "")
     for refused in ("state", "file", "steer", "connect"):
-        assert "Permission denied" in said[refused], said
+        assert "Permission denied" in facts[refused], facts
     for refused in ("kill", "hub"):
-        assert "not permitted" in said[refused], said
-    assert said["stderr"] == "open"
-    assert " 403 " in said["again"] and "for the user who runs the hub" in said["again"]
+        assert "not permitted" in facts[refused], facts
+    assert facts["stderr"] == "open"
+    assert " 403 " in facts["again"] and "for the user who runs the hub" in facts["again"]
     assert receipt is not None
     (remains,) = receipt.remains
     assert f"runs as the user {NOBODY}" in remains and "Tieline's files" in remains
@@ -125,28 +125,28 @@ async def turn(hub: Running, session: str) -> tuple[Receipt | None, dict[str, st
             if isinstance(entry.event, Init):
                 receipt = entry.event.receipt
             if isinstance(entry.event, Done):
-                said = dict(line.split("=", 1) for line in entry.event.text.splitlines() if "=" in line)
-                return receipt, said
+                facts = dict(line.split("=", 1) for line in entry.event.text.splitlines() if "=" in line)
+                return receipt, facts
     raise AssertionError("it has no end")
 
 
-async def test_what_it_cannot_enter_or_start_is_told(place: Path) -> None:
-    locked = place / "locked"
+async def test_what_it_cannot_enter_or_start_is_told(folder: Path) -> None:
+    locked = folder / "locked"
     locked.mkdir(mode=0o700)
-    program = place / "program"
+    program = folder / "program"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o700)
     env = {"PATH": "/usr/bin:/bin", process_table.RUN_AS: NOBODY}
-    for argv, cwd, at in (("/bin/true", locked, locked), (str(program), place, program)):
+    for argv, cwd, at in (("/bin/true", locked, locked), (str(program), folder, program)):
         with pytest.raises(PermissionError, match=f"for {NOBODY}, who runs this agent") as caught:
             Process.start([argv], cwd=cwd, env=env)
         assert caught.value.filename == str(at)
     with pytest.raises(OSError, match="no such user"):
-        Process.start(["/bin/true"], cwd=place, env={**env, process_table.RUN_AS: "no-such-user"})
+        Process.start(["/bin/true"], cwd=folder, env={**env, process_table.RUN_AS: "no-such-user"})
 
 
-def test_what_is_written_for_it_is_its_own(place: Path) -> None:
-    file = place / "settings"
+def test_what_is_written_for_it_is_its_own(folder: Path) -> None:
+    file = folder / "settings"
     file.write_text("{}")
     chown_to_run_as({}, str(file))
     assert file.stat().st_uid == 0
@@ -154,11 +154,11 @@ def test_what_is_written_for_it_is_its_own(place: Path) -> None:
     assert file.stat().st_uid == USER.pw_uid
 
 
-async def test_it_is_tried_as_that_user(place: Path) -> None:
+async def test_it_is_tried_as_that_user(folder: Path) -> None:
     """`tieline agents` starts its program: one that the user could have changed is not for root to run."""
-    told = place / "agent.sh"
-    told.write_text("echo 1.2.$(id -u)")
-    config = agent(told, version_args=["/bin/sh", str(told)], command=["/usr/bin/env"])
+    script = folder / "agent.sh"
+    script.write_text("echo 1.2.$(id -u)")
+    config = agent(script, version_args=["/bin/sh", str(script)], command=["/usr/bin/env"])
     (report,) = await probe_agents(["mine"], config)
     assert (report.version, report.run_as, report.problem) == (f"1.2.{USER.pw_uid}", NOBODY, "")
     assert f"runs as {NOBODY}" in "\n".join(plain_lines([report]))

@@ -69,9 +69,9 @@ async def test_what_is_wrong_is_named(hub: Running, wrong: dict[str, object], fi
 async def test_the_coming_times_of_what_is_not_added_yet(hub: Running) -> None:
     """As those of the schedule that is added then."""
     when = {"cron": NEW["cron"], "zone": NEW["zone"]}
-    told = await hub.client.get("/api/v1/schedule-times", params={**when, "count": "5"})
+    response = await hub.client.get("/api/v1/schedule-times", params={**when, "count": "5"})
     made = (await hub.client.get(f"/api/v1/schedules/{await added(hub)}")).json()
-    assert told.json()["next"] == made["next"] and len(made["next"]) == 5
+    assert response.json()["next"] == made["next"] and len(made["next"]) == 5
     assert len((await hub.client.get("/api/v1/schedule-times", params=when)).json()["next"]) == 3
     over = await hub.client.get("/api/v1/schedule-times", params={"once": "2020-01-01 09:00"})
     assert over.json() == {"next": []}

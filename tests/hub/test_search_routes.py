@@ -22,14 +22,14 @@ async def test_messages_sessions_and_events_are_found(hub: Running) -> None:
         relay.inbox("relay.user.me")
         await relay.send("relay.user.me", Payload("a quokka for you"), sender="relay.user.you")
     assert await hub.hub.event_indexer.sync(60) and await hub.hub.message_indexer.sync(60)
-    found = (await hub.client.get(SEARCH, params={"q": "quokka"})).json()
-    by_kind = {hit["kind"]: hit for hit in found["hits"]}
+    results = (await hub.client.get(SEARCH, params={"q": "quokka"})).json()
+    by_kind = {hit["kind"]: hit for hit in results["hits"]}
     assert set(by_kind) == {"message", "text"}
     assert by_kind["text"]["session"] == session and by_kind["text"]["seq"] > 0
     assert "".join(part["text"] for part in by_kind["text"]["snippet"]) == MARKUP
     assert by_kind["message"]["thread"] == by_kind["message"]["message"] != ""
-    assert [one["session"] for one in found["sessions"]] == [session]
-    assert (found["more"], found["indexed"]) == (False, 1.0)
+    assert [row["session"] for row in results["sessions"]] == [session]
+    assert (results["more"], results["indexed"]) == (False, 1.0)
     page = (await hub.client.get(SEARCH, params={"q": "quokka", "limit": "1"})).json()
     assert page["more"] and len(page["hits"]) == 1
 

@@ -29,13 +29,13 @@ async def test_what_one_device_reads_is_read_on_all(hub: Running) -> None:
     hub.play([Say("one")], [Say("two")])
     session = await a_turn(hub)
     _, key = await hub.hub.devices.add("page", "phone")
-    told: asyncio.Queue[AnyHubFrame] = asyncio.Queue()
-    hub.hub.state.subscribe(told.put_nowait)
+    frames: asyncio.Queue[AnyHubFrame] = asyncio.Queue()
+    hub.hub.state.subscribe(frames.put_nowait)
     async with caller(hub.url, key) as phone, asyncio.timeout(30):
         assert (await phone.get(ALL)).json() == []
         read = await phone.patch(path(session), json={"seen_turns": 1})
         assert read.json() == {"id": session, "seen_turns": 1, "pinned": False}
-        while not isinstance(frame := await told.get(), MarkFrame):
+        while not isinstance(frame := await frames.get(), MarkFrame):
             continue
         assert frame.mark == SessionMark(id=session, seen_turns=1)
         assert hub.hub.state.snapshot().marks == (frame.mark,)

@@ -56,15 +56,15 @@ def nonsense(chance: random.Random, served: Served) -> str | bytes:
 
 async def knock(served: Served, chance: random.Random) -> int | None:
     """One connection with its nonsense. How it ended."""
-    async with client(served, token=chance.choice((None, ""))) as one:
+    async with client(served, token=chance.choice((None, ""))) as stream:
         try:
             for _ in range(chance.randrange(1, 8)):
-                await one.socket.send(nonsense(chance, served))
+                await stream.socket.send(nonsense(chance, served))
             if chance.random() < 0.3:
-                one.socket.transport.abort()
+                stream.socket.transport.abort()
                 return None
-            await one.say("subscribe", after="the end")  # whatever came before: this ends it
-            return await one.closed()
+            await stream.say("subscribe", after="the end")  # whatever came before: this ends it
+            return await stream.closed()
         except websockets.ConnectionClosed as error:
             return error.rcvd.code if error.rcvd else None
 
@@ -92,11 +92,11 @@ async def one_round(served: Served, seed: int) -> set[int | None]:
     chance = random.Random(seed)
     ends: set[int | None] = set()
     for _ in range(ROUND // 10):
-        found = await asyncio.gather(
+        codes = await asyncio.gather(
             *(knock(served, random.Random(chance.random())) for _ in range(8)),
             *(shout(served, random.Random(chance.random())) for _ in range(2)),
         )
-        ends |= set(found)
+        ends |= set(codes)
     return ends
 
 

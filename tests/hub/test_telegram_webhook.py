@@ -49,7 +49,7 @@ async def test_the_hub_does_not_wait_for_it(tmp_path: Path, monkeypatch: pytest.
             hub.hub.config = replace(hub.hub.config, channels=(ours, broken))
             relay = await stack.enter_async_context(open_relay(hub.hub, watch=False, wait=False))
             try:
-                shown = {one["id"]: one for one in (await hub.client.get("/api/v1/channels")).json()}
+                shown = {channel["id"]: channel for channel in (await hub.client.get("/api/v1/channels")).json()}
                 assert (shown["agent"]["state"], shown["phone"]["state"]) == ("running", "starting")
                 assert shown["phone"]["prefix"] == "relay.telegram.phone"
                 reply = await hub.client.post("/hooks/in/phone", content=b"{}", headers=SECRET)
@@ -69,7 +69,7 @@ async def test_the_hub_does_not_wait_for_it(tmp_path: Path, monkeypatch: pytest.
             assert hub.hub.channels is not None
             channels = hub.hub.channels
             await eventually(lambda: not channels.starting("other"), "it is still starting", timeout=BOUND)
-            assert {one.id: one.state for one in channels.reports()} == {
+            assert {report.id: report.state for report in channels.reports()} == {
                 "agent": "running",
                 "phone": "running",
                 "other": "broken",

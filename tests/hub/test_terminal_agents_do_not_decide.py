@@ -60,8 +60,8 @@ async def run(*argv: str, terminal: RecordingTerminal | None = None) -> str:
     )
     if terminal:
         terminal.process = process.pid
-    said, _ = await asyncio.wait_for(process.communicate(b"go\n"), 60)
-    return said.decode()
+    output, _ = await asyncio.wait_for(process.communicate(b"go\n"), 60)
+    return output.decode()
 
 
 async def test_what_it_starts_decides_nothing(hub: Running, tmp_path: Path) -> None:

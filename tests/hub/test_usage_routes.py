@@ -18,17 +18,17 @@ async def test_a_turn_is_counted_at_once_and_after_a_restart(tmp_path: Path) -> 
     async with running(tmp_path) as hub:
         hub.play([Say("hi")])
         session = await a_turn(hub, title="Say hi")
-        told = (await hub.client.get("/api/v1/usage", params={"by": "session"})).json()
-        (row,) = told["rows"]
+        usage = (await hub.client.get("/api/v1/usage", params={"by": "session"})).json()
+        (row,) = usage["rows"]
         assert (row["key"], row["title"], row["agent"], row["project"], row["turns"]) == (
             session, "Say hi", "scripted", "work", 1,
         )  # fmt: skip
-        assert told["up_to_date"] and told["total"]["turns"] == 1
+        assert usage["up_to_date"] and usage["total"]["turns"] == 1
     async with running(tmp_path) as hub:
         hub.play([Say("hi")])
         await a_turn(hub)
-        told = (await hub.client.get("/api/v1/usage", params={"by": "agent"})).json()
-        assert [(row["key"], row["turns"]) for row in told["rows"]] == [("scripted", 2)]
+        usage = (await hub.client.get("/api/v1/usage", params={"by": "agent"})).json()
+        assert [(row["key"], row["turns"]) for row in usage["rows"]] == [("scripted", 2)]
         none = (await hub.client.get("/api/v1/usage", params={"agent": "codex"})).json()
         assert none["rows"] == []
 

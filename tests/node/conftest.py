@@ -104,12 +104,12 @@ async def events_of(bus: Bus, session: str) -> list[AnyEvent]:
 
 async def until_done(bus: Bus, session: str, turns: int = 1) -> list[AnyEvent]:
     """The session's events on a bus, once so many turns are over there."""
-    found: list[AnyEvent] = []
+    events: list[AnyEvent] = []
     async with asyncio.timeout(60):
         async for record in bus.read(f"events.{session}"):
-            found.append(decode(record.data))
-            if sum(event.type == "done" for event in found) >= turns:
-                return found
+            events.append(decode(record.data))
+            if sum(event.type == "done" for event in events) >= turns:
+                return events
     raise AssertionError("the log ended")
 
 

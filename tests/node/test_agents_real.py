@@ -50,15 +50,15 @@ async def test_opencode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             mine = {"type": "opencode", "command": [PROGRAM]}
             theirs = {"type": "opencode", "url": url, "password": password}
             config = Config(agents={"mine": mine, "theirs": theirs}, environ=rig.env)
-            async with agents(config) as found:
-                views = await look(found)
+            async with agents(config) as inventory:
+                views = await look(inventory)
                 for name in ("mine", "theirs"):
                     view = views[name]
                     assert (view.found, view.ready, view.health) == (True, True, "healthy"), view
                     assert view.version and "resume" in view.features
         monkeypatch.setattr("tieline.node.agent_inventory.PROBE_S", 3.0)  # nobody is there: that need not take long
-        async with agents(config) as found:
-            views = await look(found)
+        async with agents(config) as inventory:
+            views = await look(inventory)
             assert (views["theirs"].ready, views["theirs"].health) == (False, "failing") and views["theirs"].problem
             assert views["codex"].health == "unknown"  # nobody asked for it, and it is not there
 
@@ -66,7 +66,9 @@ async def test_opencode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 async def test_claude_code_is_ready_with_credentials(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
     for more, ready in (({}, False), ({"ANTHROPIC_API_KEY": "x"}, True)):
-        async with agents(Config(agents={"claude-code": {}}, default_agent="claude-code", environ=env | more)) as found:
-            view = (await look(found))["claude-code"]
+        async with agents(
+            Config(agents={"claude-code": {}}, default_agent="claude-code", environ=env | more)
+        ) as inventory:
+            view = (await look(inventory))["claude-code"]
             assert view.found and view.ready is ready
             assert ("Not signed in" in view.hint) is not ready

@@ -173,7 +173,7 @@ async def over(client: Client, session: str, prompt: str) -> None:
             page = await client.events(session)
             seen = [frame.event for frame in page.events]
             starts = [
-                place for place, event in enumerate(seen) if isinstance(event, TurnStarted) and event.id == prompt
+                index for index, event in enumerate(seen) if isinstance(event, TurnStarted) and event.id == prompt
             ]
             if starts and any(isinstance(event, Done) for event in seen[starts[0] :]):
                 return

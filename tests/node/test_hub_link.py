@@ -46,10 +46,10 @@ LONG = [[Say(f"turn {number}: " + "word " * 20, chunks=8)] for number in range(4
 
 
 async def tell(hub: Hub, node: str, command: AnyCommand, **more: object) -> Result:
-    told = await hub.dispatcher.dispatch(node, command, by="me", wait_s=30, **more)  # type: ignore[arg-type]
-    assert isinstance(told, Result), told
-    assert told.refusal is None, told.refusal
-    return told
+    result = await hub.dispatcher.dispatch(node, command, by="me", wait_s=30, **more)  # type: ignore[arg-type]
+    assert isinstance(result, Result), result
+    assert result.refusal is None, result.refusal
+    return result
 
 
 async def begin(hub: Hub, node: Node, session: str, policy: Policy = FULL) -> None:
@@ -96,13 +96,13 @@ async def test_a_turn_goes_over(hub: Running, tmp_path: Path) -> None:
         assert view.online and not view.local and view.limits == ()
         await eventually(lambda: node.id in hub.hub.state.nodes, "the node is not shown", timeout=30)
         await eventually(
-            lambda: any(one.ready for one in hub.hub.state.nodes[node.id].agents), "no agent is shown", timeout=30
+            lambda: any(agent.ready for agent in hub.hub.state.nodes[node.id].agents), "no agent is shown", timeout=30
         )
         deltas: list[bytes] = []
 
         async def hear() -> None:
-            async for one in hub.hub.bus.listen("deltas.s"):
-                deltas.append(one.data)
+            async for message in hub.hub.bus.listen("deltas.s"):
+                deltas.append(message.data)
 
         listening = asyncio.create_task(hear())
         await begin(hub.hub, node, "s")
@@ -135,8 +135,8 @@ async def test_an_ask_is_answered_from_the_hub(hub: Running, tmp_path: Path) -> 
         ask = next(iter(hub.hub.state.asks.values()))
         answer = Answer(ask.id, "allow")
         command = c.ApprovePermission(session="s", ask=ask.id, answer=answer, digest=ask.digest)
-        told = await tell(hub.hub, node.id, command, id="yes")
-        assert msgspec.json.decode(told.value, type=AskRecord).status == "answered"
+        result = await tell(hub.hub, node.id, command, id="yes")
+        assert msgspec.json.decode(result.value, type=AskRecord).status == "answered"
         await until_done(hub.hub.bus, "s")
         assert Path(node.cwd, "made").exists()
         await reached(hub.hub, "yes", "applied")
@@ -153,10 +153,10 @@ async def test_commands_wait_for_a_node_that_is_away(hub: Running, tmp_path: Pat
         id, key = node.id, node.link._key  # pyright: ignore[reportPrivateUsage]
     await eventually(lambda: not hub.hub.state.nodes[id].online, "it is still shown as online", timeout=30)
     for number in range(3):
-        told = await hub.hub.dispatcher.dispatch(
+        view = await hub.hub.dispatcher.dispatch(
             id, c.SendPrompt(session="s", prompt=f"p{number}", text="go"), by="me", id=f"o{number}"
         )
-        assert isinstance(told, CommandView) and told.state == "sent"
+        assert isinstance(view, CommandView) and view.state == "sent"
     again = await hub.hub.dispatcher.dispatch(id, c.SendPrompt(session="s", prompt="p0", text="go"), by="me", id="o0")
     assert isinstance(again, CommandView)
     short = await hub.hub.dispatcher.dispatch(
@@ -297,17 +297,17 @@ async def test_orders_expire_by_the_hubs_clock(tmp_path: Path) -> None:
         behind = time.time() - 3600
         envelope = CommandEnvelope(id="o", command=c.AbortSession(session="s"), expires_at=behind + 60)
         down: list[AnyDownFrame] = [LinkCommands(orders=((1, envelope),))]
-        said: asyncio.Queue[AnyUpFrame] = asyncio.Queue()
+        frames: asyncio.Queue[AnyUpFrame] = asyncio.Queue()
 
         async def receive() -> AnyDownFrame:
             return down.pop() if down else await asyncio.Event().wait()  # type: ignore[return-value]
 
         welcome = LinkWelcome(protocol=1, epoch="hub", at=behind)
         uplink = asyncio.create_task(
-            LinkConnection(bus, executor, inbox, outbox, welcome, said.put, "hub").run(receive)
+            LinkConnection(bus, executor, inbox, outbox, welcome, frames.put, "hub").run(receive)
         )
         async with asyncio.timeout(30):
-            while not isinstance(await said.get(), LinkTaken):
+            while not isinstance(await frames.get(), LinkTaken):
                 pass
         uplink.cancel()
         await asyncio.gather(uplink, return_exceptions=True)
@@ -318,7 +318,7 @@ async def test_orders_expire_by_the_hubs_clock(tmp_path: Path) -> None:
 
 async def test_a_revoked_node_is_out_at_once(hub: Running, tmp_path: Path) -> None:
     async with joined_to(hub, tmp_path / "node") as node:
-        (device,) = [one for one in hub.hub.devices.list() if one.node == node.id]
+        (device,) = [device for device in hub.hub.devices.list() if device.node == node.id]
         await hub.hub.devices.revoke(device.id)
         async with asyncio.timeout(30):
             with pytest.raises(KeyRefused):

@@ -62,9 +62,9 @@ async def test_a_rule_holds_on_a_joined_machine_until_it_is_revoked(hub: Running
 
 
 async def test_a_machine_that_is_away_hears_when_it_is_back(hub: Running, tmp_path: Path) -> None:
-    place = tmp_path / "node"
-    key = await key_of(hub.hub, identify(settings(place).environ))
-    async with node_at(place, hub.url, key) as node:
+    folder = tmp_path / "node"
+    key = await key_of(hub.hub, identify(settings(folder).environ))
+    async with node_at(folder, hub.url, key) as node:
         await node.joined()
         first = await add(hub)
         await heard(hub, first)
@@ -72,7 +72,7 @@ async def test_a_machine_that_is_away_hears_when_it_is_back(hub: Running, tmp_pa
     assert (await hub.client.delete(f"/api/v1/rules/{first}")).json()["waiting"] == [name], "it still holds there"
     second = await add(hub, pattern="true x")
     assert await waiting(hub, second) == [name], "it does not hold there yet"
-    async with node_at(place, hub.url, key) as node:
+    async with node_at(folder, hub.url, key) as node:
         await heard(hub, first)
         await heard(hub, second)
         answer = await decided(node)
@@ -90,13 +90,13 @@ async def test_rules_are_told_to_the_machine_that_they_are_for(hub: Running, tmp
 
 
 async def test_another_hub_s_rules_do_not_stay(hub: Running, tmp_path: Path) -> None:
-    place = tmp_path / "node"
-    async with joined_to(hub, place) as node:
+    folder = tmp_path / "node"
+    async with joined_to(hub, folder) as node:
         await heard(hub, await add(hub))
         assert await decided(node) is not None
     async with hub_at(tmp_path / "other") as other:
-        key = await key_of(other.hub, identify(settings(place).environ))
-        async with node_at(place, other.url, key) as node:
+        key = await key_of(other.hub, identify(settings(folder).environ))
+        async with node_at(folder, other.url, key) as node:
             await node.joined()
             assert await decided(node) is None
 

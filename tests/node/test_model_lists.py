@@ -19,8 +19,8 @@ from tieline.testing.rig import scratch_env
 PEER = Path(__file__).parents[1] / "drivers/acp_agent.py"
 
 
-def settings(place: Path) -> Config:
-    environ = {**scratch_env(place / "home", path="/usr/bin:/bin"), "TIELINE_HOME": str(place / "state")}
+def settings(folder: Path) -> Config:
+    environ = {**scratch_env(folder / "home", path="/usr/bin:/bin"), "TIELINE_HOME": str(folder / "state")}
     peer = {"type": "acp", "command": [sys.executable, str(PEER)], "can": {"model": True}}
     return Config(agents={"peer": peer, "plain": {"type": "shell", "command": ["true"]}}, environ=environ)
 
@@ -45,8 +45,8 @@ class Lister(Scripted):
         return self.models if cwd.endswith("no-project") else self.of_project
 
 
-def inventory(place: Path, lister: Lister) -> AgentInventory:
-    config = settings(place)
+def inventory(folder: Path, lister: Lister) -> AgentInventory:
+    config = settings(folder)
 
     def driver(name: str) -> Driver:
         return lister if name == "scripted" else registry.create(name, config)
@@ -74,8 +74,10 @@ async def test_those_who_want_it_at_once_share_one_asking_and_nobody_else_waits(
     lister.may_tell.clear()
     async with inventory(tmp_path, lister) as agents:
         await agents.refresh()
-        told: list[tuple[str, ...]] = []
-        agents.changed.append(lambda: told.extend(view.models for view in agents.views if view.name == "scripted"))
+        model_lists: list[tuple[str, ...]] = []
+        agents.changed.append(
+            lambda: model_lists.extend(view.models for view in agents.views if view.name == "scripted")
+        )
         waiting = [asyncio.create_task(agents.list_models("scripted")) for _ in range(5)]
         await asyncio.sleep(0)
         await agents.refresh()  # a look at the agents goes on meanwhile
@@ -83,7 +85,7 @@ async def test_those_who_want_it_at_once_share_one_asking_and_nobody_else_waits(
         lister.may_tell.set()
         views = await asyncio.gather(*waiting[1:])
         assert [view.models for view in views] == [("small", "large")] * 4
-        assert len(lister.asked) == 1 and told == [("small", "large")]
+        assert len(lister.asked) == 1 and model_lists == [("small", "large")]
         with pytest.raises(Unsupported, match="a list of its models"):
             await agents.list_models("plain")
         with pytest.raises(UnknownAgent):

@@ -34,8 +34,8 @@ async def test_a_worktree_on_another_machine(hub: Running, tmp_path: Path) -> No
         await tell(hub.hub, node.id, c.SendPrompt(session="s", prompt="p", text="go"))
         await until_done(hub.hub.bus, "s")
         await eventually(lambda: node.manager.prompts.running("s") is None, "it does not end")
-        told = await tell(hub.hub, node.id, c.GetWorktree(session="s"))
-        status = msgspec.json.decode(told.value, type=WorktreeStatus)
+        result = await tell(hub.hub, node.id, c.GetWorktree(session="s"))
+        status = msgspec.json.decode(result.value, type=WorktreeStatus)
         assert (status.uncommitted, status.files, status.problem) == (1, 1, "")
         diff = msgspec.json.decode((await tell(hub.hub, node.id, c.GetDiff(session="s", since="base"))).value, type=str)
         assert "+++ b/one.txt" in diff

@@ -17,18 +17,18 @@ def refs(text: bytes) -> set[str]:
 
 
 def test_it_names_every_frame_and_refers_to_nothing_else() -> None:
-    found = schema()["$defs"]
+    definitions = schema()["$defs"]
     for kind in (*AnyClientFrame.__args__, *AnyHubFrame.__args__):
-        assert kind.__name__ in found
-    assert refs(msgspec.json.encode(found)) <= set(found)
+        assert kind.__name__ in definitions
+    assert refs(msgspec.json.encode(definitions)) <= set(definitions)
 
 
 def test_what_is_always_written_is_required() -> None:
-    found = schema()["$defs"]
+    definitions = schema()["$defs"]
     frame = Ready(state="ok", epoch="e", cursor=0, snapshot=Snapshot())
-    assert set(json.loads(msgspec.json.encode(frame))) == set(found["Ready"]["required"])
-    assert set(found["SessionRecord"]["required"]) == set(found["SessionRecord"]["properties"])
-    assert "reason" not in found["Decision"].get("required", ())
+    assert set(json.loads(msgspec.json.encode(frame))) == set(definitions["Ready"]["required"])
+    assert set(definitions["SessionRecord"]["required"]) == set(definitions["SessionRecord"]["properties"])
+    assert "reason" not in definitions["Decision"].get("required", ())
 
 
 def test_it_can_be_printed() -> None:

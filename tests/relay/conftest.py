@@ -45,17 +45,17 @@ async def over(relay: Relay, id: str) -> MessageReceipt:
 
 
 async def until(relay: Relay, id: str, true: Callable[[MessageReceipt], bool]) -> MessageReceipt:
-    found: asyncio.Future[MessageReceipt] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[MessageReceipt] = asyncio.get_running_loop().create_future()
 
     def heard(receipt: MessageReceipt) -> None:
-        if receipt.id == id and true(receipt) and not found.done():
-            found.set_result(receipt)
+        if receipt.id == id and true(receipt) and not future.done():
+            future.set_result(receipt)
 
     unsubscribe = relay.subscribe(heard)
     try:
         heard(await relay.status(id))
         async with asyncio.timeout(BOUND):
-            return await found
+            return await future
     finally:
         unsubscribe()
 

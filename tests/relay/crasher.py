@@ -32,7 +32,7 @@ QUICK = Settings(first_wait_s=0.01, longest_wait_s=0.05, room_wait_s=0.02, stop_
 
 class Life(msgspec.Struct, frozen=True):
     url: str
-    place: str
+    folder: str
     name: str  # of the agent, and of the message's key
     moment: str
     count: int = 1  # the how many-th time
@@ -40,10 +40,10 @@ class Life(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def owner(url: str, place: str, name: str) -> AsyncGenerator[tuple[Relay, SessionManager], None]:
+async def owner(url: str, folder: str, name: str) -> AsyncGenerator[tuple[Relay, SessionManager], None]:
     """Everything that lives in one process: sessions, hub, relay, the agent channel."""
     driver = Scripted([[Run("echo ran >> effects")], [Say("done")]])
-    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": f"{place}/state"}
+    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": f"{folder}/state"}
     config = Config(default_agent="scripted", environ=env)
     async with (
         open_bus(url) as bus,
@@ -51,7 +51,7 @@ async def owner(url: str, place: str, name: str) -> AsyncGenerator[tuple[Relay, 
         hub_around(manager, bus, config) as hub,
         Relay(bus, config, settings=QUICK) as relay,
     ):
-        own = AgentConfig(projects={name: AgentProject(cwd=place, policy="full")})
+        own = AgentConfig(projects={name: AgentProject(cwd=folder, policy="full")})
         await relay.register(create("agents", own, ChannelContext(sessions=HubSessions(hub))))
         yield relay, manager
 
@@ -64,11 +64,11 @@ async def send_to_sink(relay: Relay, name: str) -> MessageReceipt:
     return await relay.send(f"relay.sink.{name}", "work", sender=ME, key=name)
 
 
-def sink(relay: Relay, name: str, place: Path) -> None:
+def sink(relay: Relay, name: str, folder: Path) -> None:
     """Writes down each delivery, and whether it was told that there may have been one before."""
 
     async def take(envelope: Envelope, context: DeliveryContext) -> None:
-        with (place / "effects").open("a") as file:
+        with (folder / "effects").open("a") as file:
             file.write(f"{context.attempt} {context.repeated}\n")
 
     relay.serve(f"relay.sink.{name}", take)
@@ -84,9 +84,9 @@ async def live(life: Life) -> None:
             if not left:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    async with owner(life.url, life.place, life.name) as (relay, _):
+    async with owner(life.url, life.folder, life.name) as (relay, _):
         if life.sink:
-            sink(relay, life.name, Path(life.place))
+            sink(relay, life.name, Path(life.folder))
         relay.store.probe = probe
         await (send_to_sink if life.sink else send)(relay, life.name)
         await asyncio.sleep(55)  # somewhat less than the test waits: then it can say that the moment never came
@@ -100,7 +100,7 @@ def main() -> None:
             try:
                 asyncio.run(live(life))
             except BaseException as error:
-                Path(life.place, "failed").write_text(repr(error))
+                Path(life.folder, "failed").write_text(repr(error))
             os._exit(1)
         _, status = os.waitpid(pid, 0)
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL

@@ -39,9 +39,9 @@ class Nursery:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(msgspec.json.encode(life) + b"\n")
-        said = (await within(self._process.stdout.readline())).decode().strip()
-        failed = Path(life.place, "failed")
-        assert said == "killed", f"{life.moment}: {said} {failed.read_text() if failed.exists() else ''}"
+        line = (await within(self._process.stdout.readline())).decode().strip()
+        failed = Path(life.folder, "failed")
+        assert line == "killed", f"{life.moment}: {line} {failed.read_text() if failed.exists() else ''}"
 
 
 @asynccontextmanager
@@ -67,12 +67,12 @@ async def test_killed_between_every_two_steps(url: str, tmp_path: Path) -> None:
     async with nursing() as nursery:
         for number, (moment, count) in enumerate(MOMENTS):
             name = f"m{number}"
-            place = tmp_path / name
-            place.mkdir()
-            await nursery.live(Life(url, str(place), name, moment, count))
-            async with owner(url, str(place), name) as (relay, manager):
+            folder = tmp_path / name
+            folder.mkdir()
+            await nursery.live(Life(url, str(folder), name, moment, count))
+            async with owner(url, str(folder), name) as (relay, manager):
                 receipt = await end_of(relay, name, stored=number > 0)
-                ends[f"{moment} {count}"] = await truth(relay, receipt, name, place)
+                ends[f"{moment} {count}"] = await truth(relay, receipt, name, folder)
                 session = manager.get(session_of(name, "x"))
                 assert session.turns + (session.status == "failed") == 1, "its prompt ran once"
     assert ends["before stored 1"] == ends["after answered 1"] == "answered"
@@ -93,20 +93,20 @@ async def test_killed_around_a_message_that_is_stored_as_offered(url: str, tmp_p
     async with nursing() as nursery:
         for moment, effects in expected.items():
             name = moment.replace(" ", "-")
-            place = tmp_path / name
-            place.mkdir()
-            await nursery.live(Life(url, str(place), name, moment, sink=True))
-            async with owner(url, str(place), name) as (relay, _):
+            folder = tmp_path / name
+            folder.mkdir()
+            await nursery.live(Life(url, str(folder), name, moment, sink=True))
+            async with owner(url, str(folder), name) as (relay, _):
                 known = await relay.recent(1000)
                 if moment in ("after stored", "before injected"):
-                    assert [(one.state, one.attempts, one.waiting) for one in known[:1]] == [
+                    assert [(earlier.state, earlier.attempts, earlier.waiting) for earlier in known[:1]] == [
                         ("offered", 1, "no_channel")
                     ]
-                sink(relay, name, place)
+                sink(relay, name, folder)
                 receipt = await over(relay, (await send_to_sink(relay, name)).id)
-                assert (receipt.id in {one.id for one in known}) == (moment != "before stored")
+                assert (receipt.id in {earlier.id for earlier in known}) == (moment != "before stored")
                 assert (receipt.state, receipt.attempts) == ("injected", int(effects[-1][0]))
-                assert (place / "effects").read_text().splitlines() == effects
+                assert (folder / "effects").read_text().splitlines() == effects
 
 
 async def end_of(relay: Relay, name: str, *, stored: bool) -> MessageReceipt:
@@ -117,8 +117,8 @@ async def end_of(relay: Relay, name: str, *, stored: bool) -> MessageReceipt:
     return await over(relay, receipt.id)
 
 
-async def truth(relay: Relay, receipt: MessageReceipt, name: str, place: Path) -> str:
-    effects = (place / "effects").read_text().splitlines() if (place / "effects").exists() else []
+async def truth(relay: Relay, receipt: MessageReceipt, name: str, folder: Path) -> str:
+    effects = (folder / "effects").read_text().splitlines() if (folder / "effects").exists() else []
     assert len(effects) <= 1, f"{name}: done twice"
     letters = await relay.dead_letters.list(to=f"relay.agent.{name}.>")
     assert [letter.reason for letter in letters] == ["indeterminate"] * (receipt.state == "dead")

@@ -45,9 +45,9 @@ class Log:
 
 
 def moments(relay: Relay) -> list[str]:
-    found: list[str] = []
-    relay.store.probe = found.append
-    return found
+    steps: list[str] = []
+    relay.store.probe = steps.append
+    return steps
 
 
 async def test_it_is_stored_and_offered_in_one_write(url: str) -> None:
@@ -116,12 +116,12 @@ async def test_the_place_of_one_that_is_not_sure_is_given_back(url: str, monkeyp
         log, door = Log(bus, monkeypatch), Door(max_concurrent=1)
         door.open.set()
         await relay.register(door)
-        log.silent, told = 1, list[str]()
-        forget = relay.subscribe(lambda receipt: told.append(receipt.state))
+        log.silent, states = 1, list[str]()
+        forget = relay.subscribe(lambda receipt: states.append(receipt.state))
         with pytest.raises(BusUnavailable):
             await relay.send("relay.door.a", "stored in silence", sender=ME)
         await eventually(lambda: door.passed == ["stored in silence"], "it is in the log")
-        assert told[0] == "stored", "whoever waits for a message learns of it"
+        assert states[0] == "stored", "whoever waits for a message learns of it"
         forget()
         log.asked.clear()
         log.go.clear()

@@ -359,10 +359,10 @@ async def test_a_late_answer_is_a_dead_letter(relay: Relay) -> None:
 @pytest.mark.slow
 async def test_one_relay_is_active_and_another_takes_over(url: str) -> None:
     async with AsyncExitStack() as stack:
-        one = await stack.enter_async_context(open_bus(url))
-        two = one if url.startswith("sqlite") else await stack.enter_async_context(open_bus(url))
-        first = await stack.enter_async_context(Relay(one, Config(), settings=QUICK))
-        second = await stack.enter_async_context(Relay(two, Config(), settings=QUICK))
+        bus = await stack.enter_async_context(open_bus(url))
+        other = bus if url.startswith("sqlite") else await stack.enter_async_context(open_bus(url))
+        first = await stack.enter_async_context(Relay(bus, Config(), settings=QUICK))
+        second = await stack.enter_async_context(Relay(other, Config(), settings=QUICK))
         await takes_over(first, second)
 
 

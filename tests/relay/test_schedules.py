@@ -43,8 +43,8 @@ async def sent(tmp_path: Path, *entries: ScheduleConfig, expect: int) -> list[En
     ):
         inbox = relay.inbox("relay.user.me")
         await eventually(lambda: len(inbox.unread()) >= expect, "nothing was sent", timeout=30)
-        found = [(await inbox.read(receipt.id)).envelope for receipt in inbox.unread()]
-        return [envelope for envelope in found if envelope is not None]
+        envelopes = [(await inbox.read(receipt.id)).envelope for receipt in inbox.unread()]
+        return [envelope for envelope in envelopes if envelope is not None]
 
 
 async def test_a_message_is_sent_at_its_time_and_says_that_it_is_the_systems(tmp_path: Path) -> None:
@@ -67,18 +67,22 @@ async def test_once_over_a_restart(tmp_path: Path) -> None:
             Relay(bus, Config(schedules=(just, every(1.0))), settings=QUICK) as relay,
         ):
             await eventually(more_than(relay, len(relay.inbox("relay.user.me").unread())), "nothing", timeout=30)
-            assert [one.sender for one in relay.inbox("relay.user.other").unread()] == ["relay.system.schedule.just"]
+            assert [receipt.sender for receipt in relay.inbox("relay.user.other").unread()] == [
+                "relay.system.schedule.just"
+            ]
 
 
 async def test_one_that_cannot_be_sent_stops_no_other(tmp_path: Path) -> None:
-    told: list[tuple[str, str]] = []
+    failures: list[tuple[str, str]] = []
     async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
         entries = (every(1.0, id="lost", to="relay.nobody.x"), every(1.0))
         relay = Relay(bus, Config(schedules=entries), settings=QUICK)
-        relay.on_schedule_failed = lambda id, why: told.append((id, why))
+        relay.on_schedule_failed = lambda id, why: failures.append((id, why))
         async with relay:
-            await eventually(lambda: bool(told) and bool(relay.inbox("relay.user.me").unread()), "nothing", timeout=30)
-    assert told[0][0] == "lost" and "no endpoint answers for relay.nobody.x" in told[0][1]
+            await eventually(
+                lambda: bool(failures) and bool(relay.inbox("relay.user.me").unread()), "nothing", timeout=30
+            )
+    assert failures[0][0] == "lost" and "no endpoint answers for relay.nobody.x" in failures[0][1]
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,9 @@ async def test_it_is_the_sessions_and_inherits(tmp_path: Path, noticed: bool, mo
         hub.play([tieline(hub, "message", "send", "relay.user.boss", "a word in between")], [Say("done")])
         sent = await relay.send("relay.agent.shop.bob", "work", sender=ME)
         receipt = await over(relay, sent.id)
-        said = Path(hub.cwd, "out").read_text()
+        output = Path(hub.cwd, "out").read_text()
         inbox = relay.inbox("relay.user.boss")
-        await eventually(lambda: bool(inbox.unread()), f"nothing came: {said}")
+        await eventually(lambda: bool(inbox.unread()), f"nothing came: {output}")
         message = await inbox.read(inbox.unread()[0].id)
         assert message.envelope is not None
         assert message.envelope.sender == f"relay.agent.{session_of('shop', 'bob')}", "stamped, not claimed"

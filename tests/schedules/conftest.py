@@ -57,17 +57,17 @@ class SetClock(Clock):
 
 
 class SchedulesHere:
-    def __init__(self, bus: Bus, sessions: SessionManager, hub: Hub, clock: SetClock, place: Path) -> None:
+    def __init__(self, bus: Bus, sessions: SessionManager, hub: Hub, clock: SetClock, folder: Path) -> None:
         self.bus = bus
         self.sessions = sessions
         self.hub = hub
         self.clock = clock
-        self.place = place
+        self.folder = folder
         self.manager = ScheduleManager(bus, clock=clock)
         self.heard: list[str] = []  # the prompts that reached the agent
 
     async def add(self, cron: str = "0 9 * * *", **more: object) -> ScheduleView:
-        whole: dict[str, object] = {"agent": "bot", "cwd": str(self.place), "prompt": "look around"} | more
+        whole: dict[str, object] = {"agent": "bot", "cwd": str(self.folder), "prompt": "look around"} | more
         if "once" not in whole:
             whole["cron"] = cron
         new = NewSchedule(**whole)  # type: ignore[arg-type]
@@ -98,11 +98,11 @@ class SchedulesHere:
 
 @asynccontextmanager
 async def hub_on(
-    url: str, place: Path, clock: SetClock, replies: Sequence[Reply] = ((Say("All is well."),),)
+    url: str, folder: Path, clock: SetClock, replies: Sequence[Reply] = ((Say("All is well."),),)
 ) -> AsyncGenerator[SchedulesHere, None]:
     """Without a scheduler."""
-    place.mkdir(exist_ok=True)
-    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(place / "state")}
+    folder.mkdir(exist_ok=True)
+    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(folder / "state")}
     config = Config(environ=env)
     heard: list[str] = []
     async with AsyncExitStack() as stack:
@@ -110,7 +110,7 @@ async def hub_on(
         drivers = {"bot": Scripted(replies, on_model_input=heard.append)}
         sessions = await stack.enter_async_context(SessionManager(bus, config, drivers=drivers))
         hub = await stack.enter_async_context(hub_around(sessions, bus, config))
-        here = SchedulesHere(bus, sessions, hub, clock, place)
+        here = SchedulesHere(bus, sessions, hub, clock, folder)
         here.heard = heard
         yield here
 

@@ -19,11 +19,11 @@ def at(text: str, zone: ZoneInfo = BERLIN, fold: int = 0) -> float:
 
 
 def times(expression: str, after: str, count: int, zone: ZoneInfo = BERLIN) -> list[str]:
-    moment, found = at(after, zone), list[str]()
+    moment, clock_times = at(after, zone), list[str]()
     for _ in range(count):
         moment = parse(expression).after(moment, zone)
-        found.append(datetime.fromtimestamp(moment, zone).strftime("%Y-%m-%d %H:%M %z"))
-    return found
+        clock_times.append(datetime.fromtimestamp(moment, zone).strftime("%Y-%m-%d %H:%M %z"))
+    return clock_times
 
 
 @pytest.mark.parametrize(
@@ -211,25 +211,25 @@ def by_the_minute(cron: Cron, moment: float, zone: ZoneInfo) -> float | None:
 @example("* * * * *", "UTC", 0, -1, 0)  # the epoch itself
 @example("0 0 * * *", "America/Havana", 0, -30, 0)
 @example("30 23 * * *", "America/St_Johns", 1, -90, 0)
-def test_as_looking_at_the_clock(expression: str, name: str, place: int, minutes: int, seconds: int) -> None:
+def test_as_looking_at_the_clock(expression: str, name: str, index: int, minutes: int, seconds: int) -> None:
     zone, changes = ZoneInfo(name), transitions(name)
-    moment = changes[place % len(changes)] + 60 * minutes + seconds
+    moment = changes[index % len(changes)] + 60 * minutes + seconds
     cron = parse(expression)
     expected = by_the_minute(cron, moment, zone)
-    found = cron.after(moment, zone)
-    assert found > moment
-    assert found == expected if expected is not None else found >= moment + 60 * (MINUTES - 2)
+    next_time = cron.after(moment, zone)
+    assert next_time > moment
+    assert next_time == expected if expected is not None else next_time >= moment + 60 * (MINUTES - 2)
 
 
 @given(st.sampled_from(ZONES), st.integers(0, 10), st.integers(-30 * 60, 30 * 60))
-def test_what_a_clock_shows(name: str, place: int, minutes: int) -> None:
+def test_what_a_clock_shows(name: str, index: int, minutes: int) -> None:
     zone, changes = ZoneInfo(name), transitions(name)
-    clock = datetime.fromtimestamp(changes[place % len(changes)] + 60 * minutes, zone).replace(tzinfo=None)
+    clock = datetime.fromtimestamp(changes[index % len(changes)] + 60 * minutes, zone).replace(tzinfo=None)
     moments = clock_moments(clock, zone)
     assert list(moments) == sorted(set(moments))
     for moment in moments:
         assert datetime.fromtimestamp(moment, zone).replace(tzinfo=None, fold=0) == clock.replace(fold=0)
     if not moments:
         jump = jump_over(clock, zone)
-        one, other = (datetime.fromtimestamp(jump - less, zone).utcoffset() for less in (1, 0))
-        assert one != other
+        before, after = (datetime.fromtimestamp(jump - less, zone).utcoffset() for less in (1, 0))
+        assert before != after

@@ -31,10 +31,10 @@ async def add(manager: ScheduleManager, **more: object) -> ScheduleView:
 
 
 async def test_the_same_request_again_is_the_same_schedule(manager: ScheduleManager) -> None:
-    one = await add(manager, key="k")
+    schedule = await add(manager, key="k")
     same = await asyncio.gather(*[add(manager, key="k") for _ in range(5)], add(manager, id="k"))
-    assert {each.id for each in same} == {one.id}
-    assert one.name == "triage-the-new-issues" and one.next[0] == MONDAY + 16 * HOUR
+    assert {each.id for each in same} == {schedule.id}
+    assert schedule.name == "triage-the-new-issues" and schedule.next[0] == MONDAY + 16 * HOUR
 
 
 async def test_names(manager: ScheduleManager) -> None:

@@ -82,7 +82,7 @@ async def test_it_starts_at_its_times_and_tells_what_became_of_it(url: str, tmp_
         (run,) = await here.until_states(made.id, "success")
         assert (run.text, run.due_at, run.by) == ("All is well.", MONDAY + 24 * HOUR, "")
         session = here.sessions.get(run.session)
-        assert (session.title, session.agent, session.cwd) == ("morning", "bot", str(here.place))
+        assert (session.title, session.agent, session.cwd) == ("morning", "bot", str(here.folder))
         prompt = await here.sessions.prompts.get(run.session, run.prompt)
         assert prompt.by == "relay.system.schedule.morning"
         here.clock.move(24 * HOUR)
@@ -454,25 +454,27 @@ async def test_a_missed_time_does_not_wait_for_the_run_before(sqlite: str, tmp_p
 # --- worktrees ---
 
 
-def repository(place: Path) -> Path:
-    place.mkdir()
-    (place / "a.txt").write_text("one\n")
+def repository(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\n")
     for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "one")):
-        subprocess.run(["git", *words], cwd=place, check=True, env={**GIT, "HOME": str(place)})
-    return place
+        subprocess.run(["git", *words], cwd=folder, check=True, env={**GIT, "HOME": str(folder)})
+    return folder
 
 
-def branches(place: Path) -> set[str]:
-    said = subprocess.run(["git", "branch", "--format=%(refname:short)"], cwd=place, check=True, env=GIT, stdout=-1)
-    return set(said.stdout.decode().split())
+def branches(repository: Path) -> set[str]:
+    listing = subprocess.run(
+        ["git", "branch", "--format=%(refname:short)"], cwd=repository, check=True, env=GIT, stdout=-1
+    )
+    return set(listing.stdout.decode().split())
 
 
 async def test_each_run_works_in_a_worktree_of_its_own_and_only_work_stays(sqlite: str, tmp_path: Path) -> None:
     """Two runs that write do not meet; one that changed nothing leaves nothing behind."""
-    place = repository(tmp_path / "shop")
+    shop = repository(tmp_path / "shop")
     replies = ([Write("made.txt", "mine\n")], [Say("Done.")])
     async with hub_on(sqlite, tmp_path / "a", SetClock(), replies) as here, scheduling(here):
-        new = NewSchedule(cron="0 9 * * *", agent="bot", cwd=str(place), prompt="write it", branch="nightly")
+        new = NewSchedule(cron="0 9 * * *", agent="bot", cwd=str(shop), prompt="write it", branch="nightly")
         made = await here.manager.add(new, policy=Policy("allow", "allow", "allow"), node="local", by="owner")
         here.clock.move(24 * HOUR)
         await here.until_states(made.id, "success")
@@ -480,20 +482,20 @@ async def test_each_run_works_in_a_worktree_of_its_own_and_only_work_stays(sqlit
         later, first = await here.until_states(made.id, "success", "success")
         ran = [here.sessions.get(run.session) for run in (first, later)]
         assert [record.branch for record in ran] == ["nightly-20261116-090000", "nightly-20261117-090000"]
-        assert branches(place) == {"main", "nightly-20261116-090000", "nightly-20261117-090000"}
+        assert branches(shop) == {"main", "nightly-20261116-090000", "nightly-20261117-090000"}
         assert all((Path(record.cwd) / "made.txt").read_text() == "mine\n" for record in ran)
-        assert ran[0].cwd != ran[1].cwd and not (place / "made.txt").exists()
+        assert ran[0].cwd != ran[1].cwd and not (shop / "made.txt").exists()
 
 
 async def test_a_run_that_changed_nothing_leaves_no_worktree(sqlite: str, tmp_path: Path) -> None:
-    place = repository(tmp_path / "shop")
+    shop = repository(tmp_path / "shop")
     async with hub_on(sqlite, tmp_path / "a", SetClock()) as here, scheduling(here):
-        made = await here.add(cwd=str(place), worktree=True)
+        made = await here.add(cwd=str(shop), worktree=True)
         here.clock.move(24 * HOUR)
         (run,) = await here.until_states(made.id, "success")
         record = here.sessions.get(run.session)
         assert record.worktree is not None and record.worktree.ended == "discarded"
-        assert not Path(record.cwd).exists() and branches(place) == {"main"}
+        assert not Path(record.cwd).exists() and branches(shop) == {"main"}
         await here.sessions.prompt(run.session, Prompt("go on"))  # a person does: it is made again
         await eventually(lambda: here.heard == ["look around", "go on"], "it does not go on")
         assert Path(here.sessions.get(run.session).cwd, "a.txt").exists()
@@ -520,15 +522,15 @@ async def test_a_hub_that_dies_while_it_cleans_up_leaves_it_to_the_next(sqlite: 
             self.reached.set()
             await asyncio.Event().wait()
 
-    place = repository(tmp_path / "shop")
+    shop = repository(tmp_path / "shop")
     async with hub_on(sqlite, tmp_path / "a", SetClock()) as here:
         dying = Dying(here.hub)
         async with scheduling(here, dying, lease_s=1):
-            made = await here.add(cwd=str(place), worktree=True)
+            made = await here.add(cwd=str(shop), worktree=True)
             here.clock.move(24 * HOUR)
             async with asyncio.timeout(BOUND):
                 await dying.reached.wait()
         async with scheduling(here, lease_s=1):
             (run,) = await here.until_states(made.id, "success")
-            assert not Path(here.sessions.get(run.session).cwd).exists() and branches(place) == {"main"}
+            assert not Path(here.sessions.get(run.session).cwd).exists() and branches(shop) == {"main"}
             assert here.heard == ["look around"], "it is one run"

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 GH = """#!/bin/sh
-for argument in "$@"; do printf '%s\\n' "$argument" >> "{told}"; done
-pwd >> "{told}.cwd"
+for argument in "$@"; do printf '%s\\n' "$argument" >> "{log}"; done
+pwd >> "{log}.cwd"
 echo "https://example.com/own/project/pull/7"
 """
 
@@ -45,8 +45,8 @@ def bare_repository(folder: Path, name: str) -> Path:
 def stand_in_gh(folder: Path) -> Path:
     """Puts a `gh` into a folder. Returns where it writes its arguments."""
     folder.mkdir(parents=True, exist_ok=True)
-    told = folder / "gh-told"
+    log = folder / "gh-told"
     program = folder / "gh"
-    program.write_text(GH.format(told=told))
+    program.write_text(GH.format(log=log))
     program.chmod(0o755)
-    return told
+    return log

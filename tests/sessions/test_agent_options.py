@@ -79,16 +79,16 @@ async def test_unusable_ids_of_sessions(tmp_path: Path, id: str) -> None:
 
 async def test_a_prompt_brings_its_own_instruction(tmp_path: Path) -> None:
     """In front of the prompt, framed, for an agent that takes none beside it; the log shows what was said."""
-    told: list[str] = []
+    inputs: list[str] = []
     async with managing(
-        "sqlite://:memory:", Scripted([[Say("one")], [Say("two")]], on_model_input=told.append)
+        "sqlite://:memory:", Scripted([[Say("one")], [Say("two")]], on_model_input=inputs.append)
     ) as manager:
         session = await manager.create(cwd=str(tmp_path))
         await manager.prompt(session.id, "hello", system="You were called by bob.")
         await manager.prompt(session.id, Prompt("again"))
         seen = await until_done(manager, session.id, turns=2)
-    assert told[0] == "<system_context>\nYou were called by bob.\n</system_context>\n\nhello"
-    assert "again" in told
+    assert inputs[0] == "<system_context>\nYou were called by bob.\n</system_context>\n\nhello"
+    assert "again" in inputs
     assert [event.prompt for event in seen if isinstance(event, TurnStarted)] == ["hello", "again"]
 
 

@@ -39,12 +39,12 @@ async def test_denied_by_policy_is_told() -> None:
 
 async def test_people_are_asked_and_both_are_told() -> None:
     answer, emitted = await decide(AskDecisions(Policy(), lambda ask: True), RUN)
-    told, decided = emitted
-    assert isinstance(told, Ask)
-    assert told.id != RUN.id, "agents number their asks from one; ours are told apart everywhere"
-    assert replace(told, id=RUN.id, remember=(), scopes={}) == RUN
-    assert (told.remember, told.scopes) == (("session",), {"session": EXACTLY}), "the very same can be remembered"
-    assert decided == answer == Answer(told.id, "allow", by="caller", tool="t1")
+    ask, decided = emitted
+    assert isinstance(ask, Ask)
+    assert ask.id != RUN.id, "agents number their asks from one; ours are told apart everywhere"
+    assert replace(ask, id=RUN.id, remember=(), scopes={}) == RUN
+    assert (ask.remember, ask.scopes) == (("session",), {"session": EXACTLY}), "the very same can be remembered"
+    assert decided == answer == Answer(ask.id, "allow", by="caller", tool="t1")
 
 
 async def test_an_ask_that_the_agent_takes_back_is_told_as_denied() -> None:
@@ -59,9 +59,9 @@ async def test_an_ask_that_the_agent_takes_back_is_told_as_denied() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
-    told, answer = emitted
-    assert isinstance(told, Ask) and isinstance(answer, Answer)
-    assert (answer.ask, answer.decision, answer.by) == (told.id, "deny", "agent")
+    ask, answer = emitted
+    assert isinstance(ask, Ask) and isinstance(answer, Answer)
+    assert (answer.ask, answer.decision, answer.by) == (ask.id, "deny", "agent")
 
 
 async def test_the_capability_is_read_off_the_action() -> None:
@@ -117,16 +117,16 @@ NO_DECISION: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("said", NO_DECISION.values(), ids=NO_DECISION)
+@pytest.mark.parametrize("reply", NO_DECISION.values(), ids=NO_DECISION)
 @pytest.mark.parametrize("awaited", [False, True])
-async def test_what_is_no_decision_denies_and_says_why(said: Any, awaited: bool) -> None:
+async def test_what_is_no_decision_denies_and_says_why(reply: Any, awaited: bool) -> None:
     async def later(ask: Ask) -> Any:
-        return said
+        return reply
 
-    answer, emitted = await decide(AskDecisions(Policy(), later if awaited else lambda ask: said), RUN)
+    answer, emitted = await decide(AskDecisions(Policy(), later if awaited else lambda ask: reply), RUN)
     assert answer == emitted[-1]
     assert answer.decision == "deny"
-    assert repr(getattr(said, "decision", said)) in answer.reason or "forever" in answer.reason
+    assert repr(getattr(reply, "decision", reply)) in answer.reason or "forever" in answer.reason
 
 
 async def test_a_callback_whose_own_work_is_cancelled_or_too_slow_denies(caplog: pytest.LogCaptureFixture) -> None:
@@ -146,10 +146,10 @@ async def test_a_callback_whose_own_work_is_cancelled_or_too_slow_denies(caplog:
 async def test_an_answer_is_to_the_ask_that_it_decides() -> None:
     """Whatever a callback writes there: else the ask would stay open beside its answer."""
     question = Ask("q", "question", tool="t1", questions=(Question(id="colour", text="Which?"),))
-    said: Any = Answer("another", "allow", tool="another", answers={"colour": "red"})  # type: ignore[dict-item]
-    answer, (told, _) = await decide(AskDecisions(Policy(), lambda ask: said), question)
-    assert isinstance(told, Ask)
-    assert answer == Answer(told.id, "allow", by="caller", tool="t1", answers={"colour": ("red",)})
+    reply: Any = Answer("another", "allow", tool="another", answers={"colour": "red"})  # type: ignore[dict-item]
+    answer, (ask, _) = await decide(AskDecisions(Policy(), lambda ask: reply), question)
+    assert isinstance(ask, Ask)
+    assert answer == Answer(ask.id, "allow", by="caller", tool="t1", answers={"colour": ("red",)})
 
 
 async def test_memory_is_for_the_very_same_action() -> None:
@@ -192,11 +192,11 @@ async def test_an_agent_makes_no_rule_of_what_it_did_not_offer() -> None:
         return AskDecisions(Policy(), lambda ask: Answer(ask.id, "allow", by="caller", remember=level))
 
     ask = Ask("q", "permission", action=Command("make"), remember=("always",), scopes={"always": "make, for ever"})
-    answer, (told, decided) = await decide(remember("session"), ask)
-    assert isinstance(told, Ask)
+    answer, (emitted_ask, decided) = await decide(remember("session"), ask)
+    assert isinstance(emitted_ask, Ask)
     assert isinstance(decided, Answer)
-    assert told.remember == ("session", "always")
-    assert told.scopes == {"session": EXACTLY, "always": "make, for ever"}
+    assert emitted_ask.remember == ("session", "always")
+    assert emitted_ask.scopes == {"session": EXACTLY, "always": "make, for ever"}
     assert (decided.remember, answer.remember) == ("session", "once")
     answer, _ = await decide(remember("always"), ask)
     assert answer.remember == "always"

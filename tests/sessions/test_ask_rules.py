@@ -203,12 +203,12 @@ def test_no_link_leads_around_a_deny_rule(tmp_path: Path) -> None:
     rule = AskRule(id="r", match="edit", pattern=f"{tree.src}/", decision="deny")
     for path, inside in (("link/a", True), ("src/out/key", True), ("src/.env", True), ("other", False)):
         assert tree.speaks(rule, edit(path)) is inside, path
-    for place in (f"{tree.home}/link", f"{tree.src}/out"):
-        there = AskOrigin("codex", "n1", place)
+    for cwd in (f"{tree.home}/link", f"{tree.src}/out"):
+        there = AskOrigin("codex", "n1", cwd)
         shell = AskRule(id="r", match="prefix", pattern="npm", directory=str(tree.src), decision="deny")
-        assert matches(shell, run("npm test"), there, RealFiles()), place
+        assert matches(shell, run("npm test"), there, RealFiles()), cwd
         allowed = matches(replace(shell, decision="allow"), run("npm test"), there, RealFiles())
-        assert allowed is (place == f"{tree.home}/link"), place
+        assert allowed is (cwd == f"{tree.home}/link"), cwd
 
 
 def test_whose_ask_it_is() -> None:
@@ -302,10 +302,10 @@ def test_reading_is_not_writing() -> None:
 class Tree:
     """A project with real files, and a secret beside it."""
 
-    def __init__(self, place: Path) -> None:
-        self.home = place / "shop"
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "shop"
         self.src = self.home / "src"
-        self.secret = place / "secret"
+        self.secret = folder / "secret"
         self.src.mkdir(parents=True)
         self.secret.mkdir()
         (self.secret / "key").write_text("x")
@@ -375,13 +375,13 @@ def test_the_host_of_an_address(url: str) -> None:
 
 def test_hosts() -> None:
     exact, below = (AskRule(id="r", match="host", pattern=pattern) for pattern in ("example.com", ".example.com"))
-    for url, one, all_below in (
+    for url, this_host, all_below in (
         ("https://example.com/", True, False),
         ("https://api.example.com/", False, True),
         ("https://notexample.com/", False, False),
         ("https://example.com.evil.com/", False, False),
     ):
-        assert (speaks(exact, asked(Fetch(url))), speaks(below, asked(Fetch(url)))) == (one, all_below), url
+        assert (speaks(exact, asked(Fetch(url))), speaks(below, asked(Fetch(url)))) == (this_host, all_below), url
     assert not speaks(exact, asked(Fetch(query="example.com"))), "a web search"
     assert not speaks(exact, asked(Fetch("https://example.com"), {"command": "curl", "networkApprovalContext": {}}))
 
@@ -398,8 +398,8 @@ def test_which_rule_answers() -> None:
     over, revoked = replace(first, id="4", expires_at=1.0), replace(first, id="5", revoked_at=1.0)
 
     def answer(*rules: AskRule, command: str = "npm test") -> str:
-        found = decide_by_rules(rules, run(command), HERE, NamedFiles())
-        return found.id if found else ""
+        rule = decide_by_rules(rules, run(command), HERE, NamedFiles())
+        return rule.id if rule else ""
 
     assert answer(second, first) == "1"
     assert answer(first, denies) == "3", "a deny rule comes first"

@@ -57,20 +57,20 @@ class RecordingTerminal:
     def __init__(self, *remote: Remote) -> None:
         self.remote: tuple[Remote, ...] = remote or ("prompt", "steer", "abort", "answer")
         self.process = 0
-        self.said: list[str] = []
+        self.calls: list[str] = []
         self.failures = 0
 
     async def prompt(self, text: str, *, model: str = "", effort: str = "") -> None:
         if self.failures:
             self.failures -= 1
             raise TerminalUnreachable("it is just starting")
-        self.said.append(" ".join(filter(None, (text, model, effort))))
+        self.calls.append(" ".join(filter(None, (text, model, effort))))
 
     async def steer(self, text: str) -> None:
-        self.said.append(f"steer {text}")
+        self.calls.append(f"steer {text}")
 
     async def abort(self) -> None:
-        self.said.append("abort")
+        self.calls.append("abort")
 
 
 @asynccontextmanager
@@ -92,8 +92,8 @@ async def events(manager: SessionManager, session: AttachedSession) -> list[Even
     return [entry.event async for entry in manager.events(session.record.id, follow=False)]
 
 
-def tell(session: AttachedSession, *told: Event) -> None:
-    for event in told:
+def tell(session: AttachedSession, *events: Event) -> None:
+    for event in events:
         assert session.tell(event)
 
 
@@ -140,8 +140,8 @@ async def test_a_mode_is_written_when_it_changes_and_not_with_each_turn(tmp_path
     async with manager_in(tmp_path) as manager:
         session = await attached(manager, tmp_path, RecordingTerminal())
         tell(session, second, plan, usual, TURN[-1], replace(TURN[0], id="turn-3"), usual, plan)
-        told = await events(manager, session)
-        assert [event for event in told if isinstance(event, Status)] == [plan, usual, plan]
+        log = await events(manager, session)
+        assert [event for event in log if isinstance(event, Status)] == [plan, usual, plan]
         assert manager.get(session.record.id).mode == "plan"
 
 
@@ -163,8 +163,8 @@ async def test_what_is_told_again_is_not_written_again(tmp_path: Path) -> None:
     async with manager_in(tmp_path) as manager:
         session = await attached(manager, tmp_path, RecordingTerminal())
         tell(session, second, Text("Wait.", "item-2"), Text("Done.", "item-3"), Done("success", text="Done."))
-        found = await events(manager, session)
-        assert found[5:] == [second, Text("Wait.", "item-2"), Text("Done.", "item-3"), Done("success", text="Done.")]
+        log = await events(manager, session)
+        assert log[5:] == [second, Text("Wait.", "item-2"), Text("Done.", "item-3"), Done("success", text="Done.")]
 
 
 async def test_a_prompt_waits_until_the_terminal_is_idle_and_its_turn_is_the_prompts(tmp_path: Path) -> None:
@@ -178,11 +178,11 @@ async def test_a_prompt_waits_until_the_terminal_is_idle_and_its_turn_is_the_pro
         prompt = await manager.prompt(session.record.id, "and the size?", id="p1")
         await manager.steer(session.record.id, "quickly")
         assert await manager.abort(session.record.id)
-        assert terminal.said == ["steer quickly", "abort"]
+        assert terminal.calls == ["steer quickly", "abort"]
         assert [waiting.id for waiting in manager.prompts.waiting(session.record.id)] == [prompt.id]
         tell(session, Done("interrupted"))
         session.activity("idle")
-        await eventually(lambda: terminal.said[-1] == "and the size?", "the prompt was not sent")
+        await eventually(lambda: terminal.calls[-1] == "and the size?", "the prompt was not sent")
         tell(session, TurnStarted("<peer>and the size?</peer>", "turn-2"), Done("success"))
         assert TurnStarted("<peer>and the size?</peer>", "p1") in await events(manager, session)
         assert (await manager.prompts.get(session.record.id, "p1")).status == "done"
@@ -198,10 +198,10 @@ async def test_a_prompt_that_comes_while_it_is_looked_for_one_is_sent(
         start, looked, go_on = manager.prompts.start, asyncio.Event(), asyncio.Event()
 
         async def slow_start(session: str) -> PromptRecord | None:
-            found = await start(session)
+            record = await start(session)
             looked.set()
             await go_on.wait()
-            return found
+            return record
 
         monkeypatch.setattr(manager.prompts, "start", slow_start)
         terminal = RecordingTerminal()
@@ -209,7 +209,7 @@ async def test_a_prompt_that_comes_while_it_is_looked_for_one_is_sent(
         await looked.wait()  # there was none
         await manager.prompt(session.record.id, "hello")
         go_on.set()
-        await eventually(lambda: terminal.said == ["hello"], "the prompt lies there")
+        await eventually(lambda: terminal.calls == ["hello"], "the prompt lies there")
 
 
 async def test_the_first_answer_wins_and_none_expires(tmp_path: Path) -> None:
@@ -231,8 +231,8 @@ async def test_the_first_answer_wins_and_none_expires(tmp_path: Path) -> None:
         assert ((await again).decision, (await again).by) == ("allow", AT_THE_TERMINAL)
         with pytest.raises(UsageError, match="answered by terminal: allow"):
             await manager.answer(pending.id, Answer(pending.id, "deny", by="alice"))
-        said = [event for event in await events(manager, session) if isinstance(event, Answer)]
-        assert [(answer.by, answer.decision) for answer in said] == [("alice", "deny"), (AT_THE_TERMINAL, "allow")]
+        answers = [event for event in await events(manager, session) if isinstance(event, Answer)]
+        assert [(answer.by, answer.decision) for answer in answers] == [("alice", "deny"), (AT_THE_TERMINAL, "allow")]
 
 
 async def test_a_terminal_that_is_gone_leaves_no_open_turn_nor_ask(tmp_path: Path) -> None:
@@ -244,9 +244,9 @@ async def test_a_terminal_that_is_gone_leaves_no_open_turn_nor_ask(tmp_path: Pat
         await session.detach()
         assert asking.cancelled()
         assert not manager.asks.pending()
-        found = await events(manager, session)
-        assert isinstance(found[-1], Done)
-        assert ToolResult("call-1", "error", "it was not finished") in found
+        log = await events(manager, session)
+        assert isinstance(log[-1], Done)
+        assert ToolResult("call-1", "error", "it was not finished") in log
         assert manager.get(session.record.id).status == "closed"
         await manager.close(session.record.id)
         with pytest.raises(UsageError, match="no turn is running"):
@@ -365,11 +365,11 @@ async def test_a_model_goes_to_the_terminal_with_the_next_prompt_once_and_what_t
         session = await attached(manager, tmp_path, terminal)
         await manager.prompt(id, "go", id="p1")
         await eventually(lambda: manager.get(id).problem == "it is just starting", "it is not said")
-        await eventually(lambda: terminal.said == ["go mine high"], "it was not sent")
+        await eventually(lambda: terminal.calls == ["go mine high"], "it was not sent")
         tell(session, TurnStarted("go", "t1"), Done("success"))
         await session.flush()
         await manager.prompt(id, "on", id="p2")
-        await eventually(lambda: terminal.said[1:] == ["on"], "it was sent again")
+        await eventually(lambda: terminal.calls[1:] == ["on"], "it was sent again")
         assert (manager.get(id).model, manager.get(id).model_unsent, manager.get(id).problem) == ("mine", False, "")
 
 

@@ -59,11 +59,11 @@ async def test_the_disk_is_full_for_a_while(tmp_path: Path) -> None:
     async with open_bus(f"sqlite://{tmp_path}/bus.db") as real:
         bus = Filling(real)
 
-        def told(text: str) -> None:
+        def fill_the_disk(text: str) -> None:
             if "first" in text:
                 bus.full = True
 
-        driver = Scripted([[Say("said")]], on_model_input=told)
+        driver = Scripted([[Say("said")]], on_model_input=fill_the_disk)
         config = Config(environ=ENV)
         async with SessionManager(bus, config, drivers={"scripted": driver}) as manager:  # type: ignore[arg-type]
             await manager.create("scripted", cwd=str(tmp_path), policy=FULL, id="s")

@@ -31,12 +31,12 @@ async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[
 
 
 def write_setting(tmp_path: Path, url: str, replies: list[Reply], policy: Policy = FULL, prompts: int = 2) -> Setting:
-    place = tmp_path / "place"
-    place.mkdir(exist_ok=True)
+    folder = tmp_path / "place"
+    folder.mkdir(exist_ok=True)
     (tmp_path / "script.json").write_bytes(msgspec.json.encode(replies))
     setting = Setting(
         bus=url,
-        cwd=str(place),
+        cwd=str(folder),
         agent={"type": "scripted", "script": str(tmp_path / "script.json")},
         environ={**ENV, "HOME": str(tmp_path)},
         policy=policy,
@@ -46,7 +46,7 @@ def write_setting(tmp_path: Path, url: str, replies: list[Reply], policy: Policy
     return setting
 
 
-async def kill_when(tmp_path: Path, *said: str) -> None:
+async def kill_when(tmp_path: Path, *expected: str) -> None:
     """Start the owner, wait until it has said these lines, kill it. What was accepted may be told at any time, the
     others come in this order."""
     process = await asyncio.create_subprocess_exec(
@@ -55,8 +55,8 @@ async def kill_when(tmp_path: Path, *said: str) -> None:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(60):
-            accepted = {line for line in said if line.startswith("accepted")}
-            others = [line for line in said if line not in accepted]
+            accepted = {line for line in expected if line.startswith("accepted")}
+            others = [line for line in expected if line not in accepted]
             while accepted or others:
                 heard = (await process.stdout.readline()).decode()
                 assert heard, f"it ended before it said {accepted or others[0]}"

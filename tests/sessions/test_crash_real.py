@@ -51,8 +51,8 @@ async def test_the_conversation_goes_on(
 
 async def goes_on(agent: tuple[Any, dict[str, Any]], tmp_path: Path, moment: str, url: str) -> None:
     rig, entry = agent
-    place = tmp_path / "place"
-    place.mkdir()
+    folder = tmp_path / "place"
+    folder.mkdir()
     doing: dict[str, list[Step]] = {
         "text_delta": [Say("a long story "), Stall()],
         "tool_use": [Run("touch started; sleep 300")],
@@ -61,7 +61,7 @@ async def goes_on(agent: tuple[Any, dict[str, Any]], tmp_path: Path, moment: str
     rig.play([Say("I will remember albatross.")], doing[moment])
     setting = Setting(
         bus=url,
-        cwd=str(place),
+        cwd=str(folder),
         agent=entry,
         environ=dict(rig.options["env"]),
         policy=Policy("allow", "ask", "allow") if moment == "ask" else FULL,
@@ -69,7 +69,7 @@ async def goes_on(agent: tuple[Any, dict[str, Any]], tmp_path: Path, moment: str
     )
     (tmp_path / "setting.json").write_bytes(msgspec.json.encode(setting))
     await kill_when(tmp_path, "accepted p3", "done", moment)
-    await eventually(lambda: not at_work_in(place), f"left over: {at_work_in(place)}")
+    await eventually(lambda: not at_work_in(folder), f"left over: {at_work_in(folder)}")
     rig.model.reset()
     rig.play([Say("You said albatross.")])
     async with next_owner(setting) as manager:
@@ -78,9 +78,9 @@ async def goes_on(agent: tuple[Any, dict[str, Any]], tmp_path: Path, moment: str
         turns = await turns_of(manager)
         assert len(turns) == 3
         assert [event.text for event in turns[2] if isinstance(event, Text)][-1].strip() == "You said albatross."
-        assert not (place / "asked").exists()
+        assert not (folder / "asked").exists()
     assert "remember the word albatross" in rig.heard(), "the resumed agent knows what was said before"
-    await eventually(lambda: not at_work_in(place), f"left over: {at_work_in(place)}")
+    await eventually(lambda: not at_work_in(folder), f"left over: {at_work_in(folder)}")
 
 
 @pytest.mark.parametrize("agent", ["codex"], indirect=True)

@@ -25,15 +25,15 @@ LARGE = "0123456789" * (MAX_RECORD // 4)
     ids=lambda event: type(event).__name__,
 )
 async def test_any_event_may_be_larger_than_a_record(tmp_path: Path, large: AnyEvent) -> None:
-    said = [Text("before"), large, Text("between"), large, Text("after")]
+    events = [Text("before"), large, Text("between"), large, Text("after")]
     async with open_bus(f"sqlite:///{tmp_path}/bus.db") as bus:
         log = EventLog(bus)
         writer = log.writer("s")
-        for event in said:
+        for event in events:
             await writer.write(event)
         last = await writer.close()
         entries = [entry async for entry in log.read("s", follow=False)]
-    assert [entry.event for entry in entries] == said
+    assert [entry.event for entry in entries] == events
     assert entries[-1].seq == last
 
 

@@ -42,10 +42,10 @@ KINDS = {
 def test_a_file_is_what_its_first_bytes_say(home: Path, kind: str) -> None:
     content, media_type = KINDS[kind]
     (home / "x").write_bytes(content)
-    found = read_session_file(str(home), "x")
-    assert (found.path, found.media_type, found.whole) == ("x", media_type, True)
-    assert found.data == (content if media_type.startswith("image/") else b"")
-    assert found.text == (content.decode() if media_type == "text/plain" else "")
+    preview = read_session_file(str(home), "x")
+    assert (preview.path, preview.media_type, preview.whole) == ("x", media_type, True)
+    assert preview.data == (content if media_type.startswith("image/") else b"")
+    assert preview.text == (content.decode() if media_type == "text/plain" else "")
 
 
 def test_long_ones(home: Path) -> None:

@@ -17,13 +17,13 @@ from tieline.sessions.safe_git import GitFailed
 
 
 class Work:
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.top = place / "project"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.top = folder / "project"
         self.env: Mapping[str, str] = {
-            "PATH": f"{place}/bin:/usr/bin:/bin",
-            "HOME": str(place / "home"),
-            "TIELINE_HOME": str(place / "state"),
+            "PATH": f"{folder}/bin:/usr/bin:/bin",
+            "HOME": str(folder / "home"),
+            "TIELINE_HOME": str(folder / "state"),
             "GIT_CONFIG_NOSYSTEM": "1",
         }
 
@@ -81,7 +81,7 @@ def work(tmp_path: Path) -> Work:
 @pytest.fixture
 def remote(work: Work) -> Generator[Path]:
     """A bare repository that the branch can be pushed to."""
-    folder = work.place / "remotes"
+    folder = work.folder / "remotes"
     made = bare_repository(folder, "own/project.git")
     with git_daemon(folder, free_port()) as url:
         work.git("remote", "add", "origin", f"{url}/own/project.git")
@@ -206,7 +206,7 @@ async def test_what_is_unstaged_stays_in_the_file(work: Work) -> None:
     "path", ["../outside.txt", "/etc/passwd", "missing.txt", "gone.txt", "nested/", ".git/config", ""]
 )
 async def test_only_what_has_changed_can_be_named(work: Work, path: str) -> None:
-    (work.place / "outside.txt").write_text("x")
+    (work.folder / "outside.txt").write_text("x")
     work.nested()
     with pytest.raises(UsageError, match="no such change"):
         await work.stage(path)
@@ -222,7 +222,7 @@ async def test_a_commit_needs_a_message_an_author_a_branch_and_something_staged(
     work.write("a.txt", "two\n")
     await work.stage("a.txt")
     with pytest.raises(UsageError, match="does not know who you are"):
-        await git_actions.commit(work.cwd, {**work.env, "HOME": str(work.place)}, "x")
+        await git_actions.commit(work.cwd, {**work.env, "HOME": str(work.folder)}, "x")
     work.git("checkout", "-q", "--detach")
     with pytest.raises(UsageError, match="no branch"):
         await git_actions.commit(work.cwd, work.env, "x")
@@ -230,8 +230,8 @@ async def test_a_commit_needs_a_message_an_author_a_branch_and_something_staged(
 
 async def test_the_author_is_the_repositorys_own_where_it_has_one(work: Work) -> None:
     work.git("config", "user.email", "ada@work.example")
-    (work.place / "home" / "client").write_text("[user]\n\tname = Ada Client\n")
-    with (work.place / "home" / ".gitconfig").open("a") as file:
+    (work.folder / "home" / "client").write_text("[user]\n\tname = Ada Client\n")
+    with (work.folder / "home" / ".gitconfig").open("a") as file:
         file.write(f'[includeIf "gitdir:{work.top}/"]\n\tpath = client\n')
     tree = await git_actions.working_tree(work.cwd, work.env)
     assert tree.author == "Ada Client <ada@work.example>"
@@ -371,20 +371,20 @@ async def test_a_lock_of_another_git_is_respected(work: Work) -> None:
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("link", ["refs/heads", "refs", "logs/HEAD", "index.lock", "refs/tieline"])
 async def test_no_link_leads_a_write_out_of_the_repository(work: Work, link: str) -> None:
-    outside = work.place / "outside"
+    outside = work.folder / "outside"
     outside.mkdir()
     (outside / "trunk").write_text(work.git("rev-parse", "HEAD"))
     victim = outside / "victim"
     victim.write_text("untouched\n")
-    place = work.top / ".git" / link
+    path = work.top / ".git" / link
     work.git("pack-refs", "--all")
-    if place.is_dir():
-        for one in sorted(place.rglob("*"), reverse=True):
-            one.rmdir() if one.is_dir() else one.unlink()
-        place.rmdir()
-    place.unlink(missing_ok=True)
-    place.symlink_to(victim if link in ("logs/HEAD", "index.lock") else outside)
-    was = {one.name: one.read_text() for one in outside.iterdir()}
+    if path.is_dir():
+        for entry in sorted(path.rglob("*"), reverse=True):
+            entry.rmdir() if entry.is_dir() else entry.unlink()
+        path.rmdir()
+    path.unlink(missing_ok=True)
+    path.symlink_to(victim if link in ("logs/HEAD", "index.lock") else outside)
+    was = {file.name: file.read_text() for file in outside.iterdir()}
     work.write("a.txt", "two\n")
     work.write("new.txt", "new\n")
     for does in (
@@ -395,11 +395,11 @@ async def test_no_link_leads_a_write_out_of_the_repository(work: Work, link: str
     ):
         with suppress(GitFailed, UsageError):
             await does
-    assert {one.name: one.read_text() for one in outside.iterdir()} == was
+    assert {file.name: file.read_text() for file in outside.iterdir()} == was
 
 
 async def test_a_folder_that_became_a_link_is_not_emptied(work: Work) -> None:
-    outside = work.place / "outside"
+    outside = work.folder / "outside"
     outside.mkdir()
     (outside / "b.txt").write_text("untouched\n")
     (work.top / "src/b.txt").unlink()
@@ -465,7 +465,7 @@ async def test_a_push_that_would_be_another_one_is_refused(work: Work, remote: P
 
 async def test_the_users_own_rewriting_of_addresses_is_in_what_is_shown(work: Work) -> None:
     work.git("remote", "add", "origin", "https://code.example/own/project.git")
-    with (work.place / "home" / ".gitconfig").open("a") as file:
+    with (work.folder / "home" / ".gitconfig").open("a") as file:
         file.write('[url "ssh://git@code.example/"]\n\tpushInsteadOf = https://code.example/\n')
     plan = (await git_remote.push(work.cwd, work.env)).plan
     assert plan is not None
@@ -513,7 +513,7 @@ async def test_a_password_in_an_address_is_not_shown(work: Work) -> None:
 async def test_a_pull_request_is_opened_by_gh_outside_of_the_repository(work: Work, remote: Path) -> None:
     with pytest.raises(UsageError, match="gh is not installed"):
         await git_remote.open_pull_request(work.cwd, work.env, "Two", "why")
-    told = stand_in_gh(work.place / "bin")
+    log = stand_in_gh(work.folder / "bin")
     with pytest.raises(UsageError, match="differs from its remote branch"):
         await git_remote.open_pull_request(work.cwd, work.env, "Two", "why")
     await push(work)
@@ -522,13 +522,13 @@ async def test_a_pull_request_is_opened_by_gh_outside_of_the_repository(work: Wo
     assert (await git_actions.working_tree(work.cwd, work.env)).gh
     plan = (await git_remote.open_pull_request(work.cwd, work.env, "--Two", "why\nand 'how'")).plan
     assert plan is not None
-    assert not told.exists()
+    assert not log.exists()
     outcome = await git_remote.open_pull_request(work.cwd, work.env, "--Two", "why\nand 'how'", digest=plan.digest)
     assert outcome.url == "https://example.com/own/project/pull/7"
-    assert told.read_text() == (
+    assert log.read_text() == (
         "pr\ncreate\n--repo=code.example/own/project\n--head=trunk\n--title=--Two\n--body=why\nand 'how'\n"
     )
-    assert not (told.with_name("gh-told.cwd").read_text().strip() + "/").startswith(f"{work.cwd}/")
+    assert not (log.with_name("gh-told.cwd").read_text().strip() + "/").startswith(f"{work.cwd}/")
     with pytest.raises(PlanChanged):
         await git_remote.open_pull_request(work.cwd, work.env, "Two", "why", digest=plan.digest)
 

@@ -19,20 +19,20 @@ NEW = "colour = 'blue'\nsize = 'large'\n"
 class Checkout:
     """One of `main`, with a commit on another branch that it is to be brought to."""
 
-    def __init__(self, place: Path) -> None:
-        self.top = make_repository(place / "shop")
+    def __init__(self, folder: Path) -> None:
+        self.top = make_repository(folder / "shop")
         self.file = self.top / "shop.py"
         git(self.top, "checkout", "-q", "-b", "new")
         self.file.write_text(NEW)
         git(self.top, "commit", "-q", "-am", "new")
         git(self.top, "checkout", "-q", "main")
         self.wanted = Advance("main", git(self.top, "rev-parse", "main"), git(self.top, "rev-parse", "new"))
-        found = git_repository.find(str(self.top))
-        assert found is not None
-        self.own: Repository = found
-        self.env = scratch_env(place / "home", path=os.defpath)
-        self.store = place / "store"
-        self.journal = Path(found.git_dir, JOURNAL)
+        repository = git_repository.find(str(self.top))
+        assert repository is not None
+        self.own: Repository = repository
+        self.env = scratch_env(folder / "home", path=os.defpath)
+        self.store = folder / "store"
+        self.journal = Path(repository.git_dir, JOURNAL)
 
     def begun(self) -> None:
         """What a process leaves that is killed then."""

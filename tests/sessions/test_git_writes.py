@@ -25,9 +25,9 @@ REF = "refs/heads/main"
 
 @pytest.fixture
 def own(tmp_path: Path) -> Repository:
-    found = git_repository.find(str(make_repository(tmp_path / "shop")))
-    assert found is not None
-    return found
+    repository = git_repository.find(str(make_repository(tmp_path / "shop")))
+    assert repository is not None
+    return repository
 
 
 def dead_process() -> int:
@@ -36,9 +36,9 @@ def dead_process() -> int:
 
 
 def lock(own: Repository, content: str) -> Path:
-    place = Path(own.common_dir, f"{REF}.lock")
-    place.write_text(content)
-    return place
+    path = Path(own.common_dir, f"{REF}.lock")
+    path.write_text(content)
+    return path
 
 
 def test_a_lock_of_a_killed_process_of_ours_is_removed(own: Repository) -> None:
@@ -63,8 +63,8 @@ def test_of_many_that_find_such_a_lock_one_at_a_time_goes_on(own: Repository, mo
     with ThreadPoolExecutor(8) as pool:
         for _ in range(60):
             lock(own, f"tieline {dead} {platform.node()}\n")
-            for one in [pool.submit(work) for _ in range(8)]:
-                one.result()
+            for future in [pool.submit(work) for _ in range(8)]:
+                future.result()
     assert most == 1
 
 
@@ -90,15 +90,15 @@ def test_a_lock_of_somebody_else_is_waited_for_and_stays(
 
 
 def test_a_lock_says_whose_it_is_and_goes_with_its_holder(own: Repository) -> None:
-    place = Path(own.git_dir, "index.lock")
+    lock_file = Path(own.git_dir, "index.lock")
     with git_writes.locked(own.git_dir, "index"):
-        assert place.read_text() == f"tieline {os.getpid()} {platform.node()}\n"
-    assert not place.exists()
+        assert lock_file.read_text() == f"tieline {os.getpid()} {platform.node()}\n"
+    assert not lock_file.exists()
     before = git(own.top, "status", "--porcelain")
     index = Path(own.git_dir, "index").read_bytes()
     with git_writes.locked(own.git_dir, "index") as replace:
         replace(index)
-    assert not place.exists() and Path(own.git_dir, "index").read_bytes() == index
+    assert not lock_file.exists() and Path(own.git_dir, "index").read_bytes() == index
     assert git(own.top, "status", "--porcelain") == before
 
 
@@ -256,7 +256,7 @@ def test_a_short_write_is_gone_on_with(own: Repository, monkeypatch: pytest.Monk
 
 
 def test_an_index_that_somebody_changed_stays(own: Repository, tmp_path: Path) -> None:
-    place, new = Path(own.git_dir, "index"), tmp_path / "new"
+    index, new = Path(own.git_dir, "index"), tmp_path / "new"
     before = git_writes.read_index(own)
     assert before is not None
     new.write_bytes(before)
@@ -264,12 +264,12 @@ def test_an_index_that_somebody_changed_stays(own: Repository, tmp_path: Path) -
     for other in (None, before + b"x"):
         with pytest.raises(GitFailed, match="the index was changed concurrently"):
             git_writes.replace_index(own, other, new)
-    assert place.stat().st_mtime_ns != 1_000_000_000 and not place.with_name("index.lock").exists()
+    assert index.stat().st_mtime_ns != 1_000_000_000 and not index.with_name("index.lock").exists()
     git_writes.replace_index(own, before, new)
-    assert place.stat().st_mtime_ns == 1_000_000_000, "git compares the files' times with it"
-    place.unlink()
+    assert index.stat().st_mtime_ns == 1_000_000_000, "git compares the files' times with it"
+    index.unlink()
     git_writes.replace_index(own, None, new)
-    assert place.read_bytes() == before
+    assert index.read_bytes() == before
 
 
 def test_a_reflog_that_is_not_a_plain_file_is_left_alone(own: Repository, tmp_path: Path) -> None:

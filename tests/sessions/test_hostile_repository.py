@@ -282,12 +282,12 @@ TRAPS: dict[str, Trap] = {
 }
 
 
-def git(place: Path, *arguments: str, check: bool = True) -> str:
-    env = {"PATH": f"{place}/bin:/usr/bin:/bin", "HOME": str(place.parent), "GIT_CONFIG_NOSYSTEM": "1", "TERM": "dumb"}
-    program = "git" if arguments else str(place / "bin/git")
+def git(cwd: Path, *arguments: str, check: bool = True) -> str:
+    env = {"PATH": f"{cwd}/bin:/usr/bin:/bin", "HOME": str(cwd.parent), "GIT_CONFIG_NOSYSTEM": "1", "TERM": "dumb"}
+    program = "git" if arguments else str(cwd / "bin/git")
     return subprocess.run(
         [program, *arguments],
-        cwd=place,
+        cwd=cwd,
         env=env,
         check=check,
         capture_output=True,
@@ -372,7 +372,7 @@ async def test_nothing_of_it_runs_whatever_a_person_does(
     name = re.sub(r"\W", "-", trap)
     bare_repository(Path(folder), f"own/{name}.git")
     git(repository, "remote", "add", "origin", f"{url}/own/{name}.git")
-    told = stand_in_gh(tmp_path / "bin")
+    log = stand_in_gh(tmp_path / "bin")
     planted = {**TRAPS, **PUSH_TRAPS}[trap]
     planted.plant(repository, str(program))
     (tmp_path / "home").mkdir()
@@ -409,9 +409,9 @@ async def test_nothing_of_it_runs_whatever_a_person_does(
     await git_actions.stage(cwd, env, [DIRTY, "new.txt"])
     await git_actions.stage(cwd, env, ["new.txt"], staged=False)
     made = await git_actions.commit(cwd, env, "by a person")
-    found = git_repository.find(cwd)
-    assert found is not None
-    assert made.commit == found.commit
+    repo = git_repository.find(cwd)
+    assert repo is not None
+    assert made.commit == repo.commit
     await confirmed(lambda digest: git_actions.revert(cwd, env, ["new.txt"], digest=digest))
     assert not (repository / "new.txt").exists()
     tamper()
@@ -431,7 +431,7 @@ async def test_nothing_of_it_runs_whatever_a_person_does(
         ran.unlink(missing_ok=True)
         outcome = await confirmed(lambda digest: git_remote.open_pull_request(cwd, env, "x", "y", digest=digest))
         assert outcome.url
-        assert f"--repo=nowhere.invalid/own/{name}" in told.read_text()
+        assert f"--repo=nowhere.invalid/own/{name}" in log.read_text()
     assert not ran.exists(), ran.read_text()
 
     if trap in PUSH_TRAPS:
@@ -457,22 +457,22 @@ async def test_nothing_of_it_runs_when_a_worktree_is_merged(trap: str, template:
     ran.unlink(missing_ok=True)
 
     async def begin(id: str, line: int = 0) -> SessionRecord:
-        place, tree = await ours.create(id, str(repository), f"branch-{id}")
-        lines = Path(place, DIRTY).read_text().splitlines()
+        cwd, tree = await ours.create(id, str(repository), f"branch-{id}")
+        lines = Path(cwd, DIRTY).read_text().splitlines()
         lines = lines if len(lines) > 1 else ["first", *"abcdefgh", "last"]
         lines[line] = f"by {id}"
-        Path(place, DIRTY).write_text("\n".join(lines) + "\n")
-        Path(place, f"{id}.txt").write_text("new\n")
-        return SessionRecord(id=id, agent="codex", cwd=place, title=id, worktree=tree)
+        Path(cwd, DIRTY).write_text("\n".join(lines) + "\n")
+        Path(cwd, f"{id}.txt").write_text("new\n")
+        return SessionRecord(id=id, agent="codex", cwd=cwd, title=id, worktree=tree)
 
     if trap == "missing objects of a partial clone":
         with pytest.raises(GitFailed):  # it is not fetched
             await begin("one")
     else:
-        one = await begin("one")
-        assert (await ours.status(one)).files == 2
-        assert "+by one\n" in await ours.diff(one)
-        await ours.merge(one)
+        record = await begin("one")
+        assert (await ours.status(record)).files == 2
+        assert "+by one\n" in await ours.diff(record)
+        await ours.merge(record)
         two, three, four = [await begin(id, line) for id, line in (("two", 0), ("three", -1), ("four", 0))]
         await ours.discard(four)
         await ours.merge(three)

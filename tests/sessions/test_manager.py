@@ -97,7 +97,7 @@ async def test_the_first_prompt_gives_the_title(tmp_path: Path, url: str) -> Non
         for session in (bare, named, member):
             await manager.prompt(session, "Mend the `greeting`.\nPlease.")
             await until_done(manager, session)
-        assert [manager.get(one).title for one in (bare, named, member)] == ["Mend the greeting.", "mine", ""]
+        assert [manager.get(id).title for id in (bare, named, member)] == ["Mend the greeting.", "mine", ""]
         await manager.prompt(bare, "Something else.")
         await until_done(manager, bare, turns=2)
         assert manager.get(bare).title == "Mend the greeting."
@@ -321,13 +321,13 @@ async def test_an_event_larger_than_a_record(tmp_path: Path, url: str) -> None:
 
 
 async def test_diff_since_the_session_began(tmp_path: Path, url: str) -> None:
-    place = tmp_path / "place"
-    place.mkdir()
-    await asyncio.to_thread(subprocess.run, ["git", "init", "-q", "-b", "trunk"], cwd=place, check=True, env=ENV)
-    (place / "before.txt").write_text("before\n")
+    repository = tmp_path / "place"
+    repository.mkdir()
+    await asyncio.to_thread(subprocess.run, ["git", "init", "-q", "-b", "trunk"], cwd=repository, check=True, env=ENV)
+    (repository / "before.txt").write_text("before\n")
     home = {"TIELINE_HOME": str(tmp_path / "state")}
     async with managing(url, [[Write("new.txt", "by the agent\n")], [Say("written")]], env=home) as manager:
-        session = await manager.create(cwd=str(place), policy=FULL)
+        session = await manager.create(cwd=str(repository), policy=FULL)
         await manager.prompt(session.id, "go", id="p")
         await settled(manager, session.id, "p")
         diff = await manager.diff(session.id)
@@ -355,23 +355,23 @@ async def test_what_an_agent_wrote_into_the_repository_runs_neither_for_a_diff_n
     tmp_path: Path,
 ) -> None:
     """It may write files, and nothing else."""
-    place, ran = tmp_path / "place", tmp_path / "ran"
-    place.mkdir()
-    await asyncio.to_thread(subprocess.run, ["git", "init", "-q", "-b", "trunk"], cwd=place, check=True, env=ENV)
-    config = (place / ".git/config").read_text() + f'[filter "x"]\n\tclean = "touch {ran}; cat"\n'
+    repository, ran = tmp_path / "place", tmp_path / "ran"
+    repository.mkdir()
+    await asyncio.to_thread(subprocess.run, ["git", "init", "-q", "-b", "trunk"], cwd=repository, check=True, env=ENV)
+    config = (repository / ".git/config").read_text() + f'[filter "x"]\n\tclean = "touch {ran}; cat"\n'
     written = [[Write(".git/config", config), Write(".gitattributes", "* filter=x\n")], [Say("written")]]
     home = {"TIELINE_HOME": str(tmp_path / "state")}
     async with managing(f"sqlite://{tmp_path}/bus.db", [*written, [Say("read")]], env=home) as manager:
-        session = await manager.create(cwd=str(place), policy=Policy("allow", "deny", "deny"))
+        session = await manager.create(cwd=str(repository), policy=Policy("allow", "deny", "deny"))
         await manager.prompt(session.id, "go", id="p")
         await settled(manager, session.id, "p")
         assert "+* filter=x" in await manager.diff(session.id)
-        reader = await manager.create(cwd=str(place), policy=Policy("deny", "deny", "deny"))
+        reader = await manager.create(cwd=str(repository), policy=Policy("deny", "deny", "deny"))
         await manager.prompt(reader.id, "go", id="q")
         await settled(manager, reader.id, "q")
         assert manager.get(reader.id).began and await manager.diff(reader.id) == ""
     assert not ran.exists()
-    await asyncio.to_thread(subprocess.run, ["git", "add", "--all"], cwd=place, check=True, env=ENV)
+    await asyncio.to_thread(subprocess.run, ["git", "add", "--all"], cwd=repository, check=True, env=ENV)
     assert ran.exists(), "plain git runs it"
 
 

@@ -39,46 +39,46 @@ def node(bus: Bus, name: str, *replies: Reply, stalled: asyncio.Event | None = N
 async def test_another_manager_leaves_state_alone(bus: Bus, tmp_path: Path) -> None:
     """It starts while the first has a running prompt, a waiting one and an open ask."""
     stalled = asyncio.Event()
-    async with node(bus, "one", [Stall()], stalled=stalled) as one:
-        runs = await one.create(cwd=str(tmp_path), policy=FULL, id="runs")
-        first, second = await one.prompt("runs", "go", id="p1"), await one.prompt("runs", "then", id="p2")
+    async with node(bus, "one", [Stall()], stalled=stalled) as manager:
+        runs = await manager.create(cwd=str(tmp_path), policy=FULL, id="runs")
+        first, second = await manager.prompt("runs", "go", id="p1"), await manager.prompt("runs", "then", id="p2")
         async with asyncio.timeout(30):
             await stalled.wait()
-        async with node(bus, "two", [Say("two")]) as two:
-            assert two.sessions() == []
+        async with node(bus, "two", [Say("two")]) as other:
+            assert other.sessions() == []
             with pytest.raises(UsageError, match="no session"):
-                two.get("runs")
+                other.get("runs")
             with pytest.raises(UsageError, match="in use on another node"):
-                await two.create(cwd=str(tmp_path), id="runs")
-            own = await two.create(cwd=str(tmp_path), policy=FULL)
-            prompt = await two.prompt(own.id, "go")
-            assert (await settled(two, own.id, prompt.id)).status == "done"
-            assert [session.id for session in one.sessions()] == [runs.id]
-        statuses = [(await one.prompts.get("runs", id)).status for id in (first.id, second.id)]
+                await other.create(cwd=str(tmp_path), id="runs")
+            own = await other.create(cwd=str(tmp_path), policy=FULL)
+            prompt = await other.prompt(own.id, "go")
+            assert (await settled(other, own.id, prompt.id)).status == "done"
+            assert [session.id for session in manager.sessions()] == [runs.id]
+        statuses = [(await manager.prompts.get("runs", id)).status for id in (first.id, second.id)]
         assert statuses == ["running", "queued"]
 
 
 async def test_an_ask_belongs_to_its_node(bus: Bus, tmp_path: Path) -> None:
-    async with node(bus, "one", [Run("touch asked")], [Say("done")]) as one:
-        session = await one.create(cwd=str(tmp_path), policy=ASKING)
-        prompt = await one.prompt(session.id, "go")
-        ask = await pending(one)
-        async with node(bus, "two") as two:
-            assert two.asks.pending() == []
+    async with node(bus, "one", [Run("touch asked")], [Say("done")]) as manager:
+        session = await manager.create(cwd=str(tmp_path), policy=ASKING)
+        prompt = await manager.prompt(session.id, "go")
+        ask = await pending(manager)
+        async with node(bus, "two") as other:
+            assert other.asks.pending() == []
             with pytest.raises(UsageError, match="no session"):
-                await two.answer(ask.id, Answer("", "allow"))
-        assert (await one.asks.get(ask.id))[0].status == "pending", "the other session manager did not expire it"
-        await one.answer(ask.id, Answer("", "allow", by="me"))
-        assert (await settled(one, session.id, prompt.id)).status == "done"
+                await other.answer(ask.id, Answer("", "allow"))
+        assert (await manager.asks.get(ask.id))[0].status == "pending", "the other session manager did not expire it"
+        await manager.answer(ask.id, Answer("", "allow", by="me"))
+        assert (await settled(manager, session.id, prompt.id)).status == "done"
         assert (tmp_path / "asked").exists()
 
 
 async def test_the_last_change_stays(bus: Bus, tmp_path: Path) -> None:
     """Many changes at once: what is kept is what is shown."""
-    async with node(bus, "one") as one:
-        session = await one.create(cwd=str(tmp_path))
-        await asyncio.gather(*(one.update(session.id, title=f"title {number}") for number in range(50)))
-        shown = one.get(session.id)
+    async with node(bus, "one") as manager:
+        session = await manager.create(cwd=str(tmp_path))
+        await asyncio.gather(*(manager.update(session.id, title=f"title {number}") for number in range(50)))
+        shown = manager.get(session.id)
     async with node(bus, "one") as again:
         assert again.get(session.id) == shown
         await eventually(lambda: again.sessions() == [shown], "another record is kept")

@@ -161,13 +161,13 @@ async def test_the_models_that_an_agent_offers_are_known_once_it_ran(tmp_path: P
         manager.opened.append(agents.look_at_models)
         name = manager.get(session).agent
         assert [view.models for view in await agents.refresh() if view.name == name] == [()]
-        told: list[tuple[str, ...]] = []
-        agents.changed.append(lambda: told.extend(view.models for view in agents.views if view.name == name))
+        model_lists: list[tuple[str, ...]] = []
+        agents.changed.append(lambda: model_lists.extend(view.models for view in agents.views if view.name == name))
         driver.offered_models = ModelList(names=("small", "large"))
         driver.opened[0].dead = True
         await turn(manager, session)  # it is opened again
         await turn(manager, session)
-        assert told == [("small", "large")], "told once, when it changed"
+        assert model_lists == [("small", "large")], "told once, when it changed"
 
 
 class Faulty(Fragile):
@@ -191,6 +191,6 @@ async def test_a_fault_of_a_driver_ends_the_prompt_and_not_the_session(tmp_path:
         driver.fault = True
         first = await manager.prompt(session, "go", id="p1")
         await turn(manager, session)
-        found = await manager.prompts.get(session, first.id)
-        assert (found.status, "nobody thought of this" in found.problem) == ("indeterminate", True)
+        prompt = await manager.prompts.get(session, first.id)
+        assert (prompt.status, "nobody thought of this" in prompt.problem) == ("indeterminate", True)
         assert manager.get(session).status == "idle"

@@ -41,8 +41,8 @@ async def test_what_a_rule_decides_is_kept_with_it(bus: Bus) -> None:
     answer = await session_rules(bus)(RUN)
     assert answer is not None
     assert (answer.ask, answer.decision, answer.by, answer.rule, answer.tool) == ("a1", "allow", "rule", "r1", "t1")
-    said = "a rule says: allow commands that begin with `make`, in every directory; made by anna"
-    assert answer.reason == said
+    reason = "a rule says: allow commands that begin with `make`, in every directory; made by anna"
+    assert answer.reason == reason
     entry = await bus.table(ASKS).get("a1")
     assert entry is not None
     record = msgspec.json.decode(entry.value, type=AskRecord)

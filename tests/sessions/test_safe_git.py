@@ -23,9 +23,9 @@ def work(tmp_path: Path) -> Path:
 
 
 def repository_in(work: Path) -> Repository:
-    found = git_repository.find(str(work / "project"))
-    assert found is not None
-    return found
+    repository = git_repository.find(str(work / "project"))
+    assert repository is not None
+    return repository
 
 
 def git_that(work: Path, does: str) -> dict[str, str]:

@@ -51,5 +51,5 @@ async def test_a_prompt_that_comes_at_the_end_runs_after_the_next_start(
             assert (waiting.id, waiting.status) == (sent.id, "queued")
         async with SessionManager(bus, CONFIG, drivers={"scripted": driver}) as manager:
             await eventually(lambda: manager.get(session.id).turns == 1, "it does not run")
-            told = [entry.event async for entry in manager.events(session.id, follow=False)]
-            assert [event.id for event in told if isinstance(event, TurnStarted)] == [sent.id]
+            events = [entry.event async for entry in manager.events(session.id, follow=False)]
+            assert [event.id for event in events if isinstance(event, TurnStarted)] == [sent.id]

@@ -27,8 +27,8 @@ pytestmark = pytest.mark.slow
 ID = "0199a2f00dbabe"
 
 
-def service(place: Path, *, home: str = "/nonexistent") -> SessionWorktrees:
-    env = {"PATH": "/usr/bin:/bin", "HOME": home, "TIELINE_HOME": str(place / "state")}
+def service(folder: Path, *, home: str = "/nonexistent") -> SessionWorktrees:
+    env = {"PATH": "/usr/bin:/bin", "HOME": home, "TIELINE_HOME": str(folder / "state")}
     return SessionWorktrees(Worktrees(env))
 
 
@@ -43,8 +43,8 @@ def ours(tmp_path: Path) -> SessionWorktrees:
 
 
 async def begin(ours: SessionWorktrees, cwd: Path, branch: str = "blue", id: str = ID) -> SessionRecord:
-    place, tree = await ours.create(id, str(cwd), branch)
-    return SessionRecord(id=id, agent="codex", cwd=place, title="Make it blue", worktree=tree)
+    path, tree = await ours.create(id, str(cwd), branch)
+    return SessionRecord(id=id, agent="codex", cwd=path, title="Make it blue", worktree=tree)
 
 
 def write(record: SessionRecord, name: str = "shop.py", text: str = "colour = 'blue'\n") -> None:
@@ -52,9 +52,9 @@ def write(record: SessionRecord, name: str = "shop.py", text: str = "colour = 'b
     Path(record.worktree.path, name).write_text(text)
 
 
-def files(place: Path) -> dict[str, str]:
-    found = [path for path in sorted(place.rglob("*")) if path.is_file() and ".git" not in path.parts]
-    return {str(path.relative_to(place)): path.read_text() for path in found}
+def files(folder: Path) -> dict[str, str]:
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and ".git" not in path.parts]
+    return {str(path.relative_to(folder)): path.read_text() for path in paths}
 
 
 def check(repository: Path) -> None:
@@ -85,14 +85,14 @@ async def test_it_begins_with_the_last_commit_on_a_branch_of_its_own(repository:
 
 
 async def test_two_sessions_do_not_see_each_other(repository: Path, ours: SessionWorktrees) -> None:
-    one, other = await asyncio.gather(
+    first, second = await asyncio.gather(
         begin(ours, repository, "one", "0199a2one"), begin(ours, repository, "other", "0199a2other")
     )
-    write(one, "one.txt", "one\n")
-    write(other, "other.txt", "other\n")
-    assert not Path(other.cwd, "one.txt").exists() and not Path(one.cwd, "other.txt").exists()
+    write(first, "one.txt", "one\n")
+    write(second, "other.txt", "other\n")
+    assert not Path(second.cwd, "one.txt").exists() and not Path(first.cwd, "other.txt").exists()
     assert not (repository / "one.txt").exists()
-    for record in (one, other):
+    for record in (first, second):
         _, outcome = await ours.merge(record)
         assert (outcome.committed, outcome.removed) == (1, True)
     assert {"one.txt", "other.txt"} <= files(repository).keys()
@@ -111,8 +111,8 @@ NAMES = {
 def test_a_branch_is_named_as_git_would_let_it_be(name: str, repository: Path) -> None:
     assert is_branch_name(name) is NAMES[name]
     if "\0" not in name and len(name) <= 200 and name not in ("HEAD", "@"):  # those stand for a branch there
-        told = subprocess.run(["git", "check-ref-format", "--branch", name], cwd=repository, capture_output=True)
-        assert (told.returncode == 0) is NAMES[name]
+        verdict = subprocess.run(["git", "check-ref-format", "--branch", name], cwd=repository, capture_output=True)
+        assert (verdict.returncode == 0) is NAMES[name]
 
 
 @pytest.mark.parametrize(
@@ -215,9 +215,9 @@ async def test_a_merge_commits_what_is_not_committed_and_cleans_up(repository: P
     assert not Path(record.cwd).exists()
     (repository / "unrelated.txt").unlink()
     check(repository)
-    with pytest.raises(GitFailed, match="is gone") as told:
+    with pytest.raises(GitFailed, match="is gone") as caught:
         await ours.merge(record)
-    assert told.value.hint == "Prompt the session: it gets a new one."
+    assert caught.value.hint == "Prompt the session: it gets a new one."
 
 
 async def test_a_base_that_went_on_gets_a_merge_commit(repository: Path, ours: SessionWorktrees) -> None:
@@ -240,9 +240,9 @@ async def test_a_conflict_changes_nothing_and_names_the_files(repository: Path, 
     git(repository, "commit", "-qam", "green")
     main = git(repository, "rev-parse", "main")
     for change in (ours.merge, ours.rebase):
-        with pytest.raises(git_merge.MergeConflict, match=r"blue .*main: .*shop\.py") as told:
+        with pytest.raises(git_merge.MergeConflict, match=r"blue .*main: .*shop\.py") as caught:
             await change(record)
-        assert "Nothing was" in told.value.hint
+        assert "Nothing was" in caught.value.hint
         assert git(repository, "rev-parse", "main") == main
         check(repository)
         assert Path(record.cwd, "shop.py").read_text() == "colour = 'blue'\n"
@@ -371,9 +371,9 @@ async def test_without_a_base_branch_or_a_name_it_says_what_to_do(repository: Pa
     git(repository, "config", "--unset", "user.name")
     nobody = await begin(ours, repository, "two", "0199a2two")
     write(nobody)
-    with pytest.raises(GitFailed, match="git does not know who you are") as told:
+    with pytest.raises(GitFailed, match="git does not know who you are") as caught:
         await ours.merge(nobody)
-    assert "git config --global user.name" in told.value.hint
+    assert "git config --global user.name" in caught.value.hint
     assert Path(nobody.cwd, "shop.py").read_text() == "colour = 'blue'\n"
 
 

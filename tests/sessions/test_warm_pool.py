@@ -39,7 +39,7 @@ def env(tmp_path: Path) -> dict[str, str]:
     return scratch_env(tmp_path / "home", path="/usr/bin:/bin")
 
 
-def place(tmp_path: Path, name: str) -> str:
+def folder(tmp_path: Path, name: str) -> str:
     made = tmp_path / "places" / name
     made.mkdir(parents=True)
     return str(made)
@@ -70,7 +70,7 @@ async def taken(pool: Pool, driver: Driver, spec: Spec) -> bool:
 
 async def test_an_agent_is_told_that_nobody_waits_for_it(tmp_path: Path, env: dict[str, str]) -> None:
     """It may start slower then (Gemini is compiled whole). It is the one for those who come without saying so."""
-    driver, spec = agent(), Spec(cwd=place(tmp_path, "a"), env=env)
+    driver, spec = agent(), Spec(cwd=folder(tmp_path, "a"), env=env)
     async with Pool(PoolConfig(number=1)) as pool:
         pool.prepare(driver, spec)
         await ready(pool, 1)
@@ -82,7 +82,7 @@ async def test_an_agent_is_told_that_nobody_waits_for_it(tmp_path: Path, env: di
 
 async def test_it_is_bounded_in_number(tmp_path: Path, env: dict[str, str]) -> None:
     driver = agent()
-    specs = [Spec(cwd=place(tmp_path, name), env=env) for name in "abc"]
+    specs = [Spec(cwd=folder(tmp_path, name), env=env) for name in "abc"]
     async with Pool(PoolConfig(number=2)) as pool:
         for spec in specs:
             pool.prepare(driver, spec)
@@ -95,7 +95,7 @@ async def test_it_is_bounded_in_number(tmp_path: Path, env: dict[str, str]) -> N
 
 async def test_those_that_are_configured_go_last(tmp_path: Path, env: dict[str, str]) -> None:
     driver = agent()
-    always, second, third = (Spec(cwd=place(tmp_path, name), env=env) for name in "abc")
+    always, second, third = (Spec(cwd=folder(tmp_path, name), env=env) for name in "abc")
     async with Pool(PoolConfig(number=2)) as pool:
         pool.prepare(driver, always, always=True)
         await ready(pool, 1)
@@ -110,7 +110,7 @@ async def test_those_that_are_configured_go_last(tmp_path: Path, env: dict[str, 
 
 async def test_no_pool_at_all(tmp_path: Path, env: dict[str, str]) -> None:
     async with Pool(PoolConfig(number=0)) as pool:
-        spec = Spec(cwd=place(tmp_path, "a"), env=env)
+        spec = Spec(cwd=folder(tmp_path, "a"), env=env)
         pool.prepare(agent(), spec)
         pool.prepare(agent(), spec, always=True)
         assert await pool.take(agent(), spec) is None
@@ -120,24 +120,24 @@ async def test_no_pool_at_all(tmp_path: Path, env: dict[str, str]) -> None:
 async def test_it_is_bounded_in_memory(tmp_path: Path, env: dict[str, str]) -> None:
     """Two that hold more than the bound together: one stays. One that holds more by itself: none."""
     driver = agent("60")
-    one, two = (Spec(cwd=place(tmp_path, name), env=env) for name in "ab")
+    first, second = (Spec(cwd=folder(tmp_path, name), env=env) for name in "ab")
     async with Pool(PoolConfig(number=4, memory_mb=110)) as pool:
-        pool.prepare(driver, one)
+        pool.prepare(driver, first)
         await ready(pool, 1)
-        pool.prepare(driver, two)
-        await eventually(lambda: opened(two) == 1, "it was not opened", timeout=WAIT)
-        await eventually(lambda: not at_work_in(Path(one.cwd)), "the first stays", timeout=WAIT)
-        assert await taken(pool, driver, two)
+        pool.prepare(driver, second)
+        await eventually(lambda: opened(second) == 1, "it was not opened", timeout=WAIT)
+        await eventually(lambda: not at_work_in(Path(first.cwd)), "the first stays", timeout=WAIT)
+        assert await taken(pool, driver, second)
     async with Pool(PoolConfig(number=4, memory_mb=40)) as pool:
-        pool.prepare(driver, one, always=True)
-        await eventually(lambda: opened(one) == 2, "it was not tried", timeout=WAIT)
+        pool.prepare(driver, first, always=True)
+        await eventually(lambda: opened(first) == 2, "it was not tried", timeout=WAIT)
         await running(tmp_path, 0)
         assert len(pool) == 0
 
 
 async def test_it_is_bounded_in_age(tmp_path: Path, env: dict[str, str]) -> None:
     driver = agent()
-    spec = Spec(cwd=place(tmp_path, "a"), env=env)
+    spec = Spec(cwd=folder(tmp_path, "a"), env=env)
     async with Pool(PoolConfig(age_s=0.2)) as pool:
         pool.prepare(driver, spec)
         await eventually(lambda: opened(spec) == 1, "it was not opened", timeout=WAIT)
@@ -147,7 +147,7 @@ async def test_it_is_bounded_in_age(tmp_path: Path, env: dict[str, str]) -> None
 
 async def test_a_configured_one_is_renewed(tmp_path: Path, env: dict[str, str]) -> None:
     driver = agent()
-    spec = Spec(cwd=place(tmp_path, "a"), env=env)
+    spec = Spec(cwd=folder(tmp_path, "a"), env=env)
     async with Pool(PoolConfig(age_s=0.3)) as pool:
         pool.prepare(driver, spec, always=True)
         await eventually(lambda: opened(spec) >= 3, "it was not opened again", timeout=WAIT)
@@ -156,12 +156,12 @@ async def test_a_configured_one_is_renewed(tmp_path: Path, env: dict[str, str]) 
 
 async def test_other_options_are_never_used(tmp_path: Path, env: dict[str, str]) -> None:
     driver = agent()
-    spec = Spec(cwd=place(tmp_path, "a"), env=env, policy=Policy("ask", "ask", "ask"))
+    spec = Spec(cwd=folder(tmp_path, "a"), env=env, policy=Policy("ask", "ask", "ask"))
     async with Pool(PoolConfig()) as pool:
         pool.prepare(driver, spec)
         await ready(pool, 1)
         for other in (
-            replace(spec, cwd=place(tmp_path, "b")),
+            replace(spec, cwd=folder(tmp_path, "b")),
             replace(spec, policy=Policy("allow", "ask", "ask")),
             replace(spec, model="large"),
             replace(spec, system="Be brief."),
@@ -183,7 +183,7 @@ async def outdated(pool: Pool, driver: Driver, spec: Spec) -> None:
 
 
 async def test_one_with_old_instructions_is_never_handed_out(tmp_path: Path, env: dict[str, str]) -> None:
-    driver, spec = agent(), Spec(cwd=place(tmp_path, "a"), env=env)
+    driver, spec = agent(), Spec(cwd=folder(tmp_path, "a"), env=env)
     async with Pool() as pool:
         await outdated(pool, driver, spec)
         assert not await taken(pool, driver, spec)
@@ -197,7 +197,7 @@ async def test_one_with_old_instructions_is_replaced(
     tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tieline.sessions.warm_pool.LOOK_S", 0.05)
-    driver, spec = agent(), Spec(cwd=place(tmp_path, "a"), env=env)
+    driver, spec = agent(), Spec(cwd=folder(tmp_path, "a"), env=env)
     async with Pool() as pool:
         await outdated(pool, driver, spec)
         await eventually(lambda: opened(spec) == 2, "it was not opened anew", timeout=WAIT)
@@ -211,7 +211,7 @@ async def test_one_that_is_replaced_is_not_wanted_more_for_that(
 ) -> None:
     monkeypatch.setattr("tieline.sessions.warm_pool.LOOK_S", 0.05)
     driver = agent()
-    first, second, third = (Spec(cwd=place(tmp_path, name), env=env) for name in "abc")
+    first, second, third = (Spec(cwd=folder(tmp_path, name), env=env) for name in "abc")
     async with Pool(PoolConfig(number=2)) as pool:
         for number, spec in enumerate((first, second), 1):
             pool.prepare(driver, spec)
@@ -237,7 +237,7 @@ async def test_a_file_system_that_hangs_holds_up_one_look_and_not_the_end(
     try:
         async with asyncio.timeout(WAIT / 2), Pool() as pool:
             for number, name in enumerate("ab", 1):
-                pool.prepare(driver, Spec(cwd=place(tmp_path, name), env=env))
+                pool.prepare(driver, Spec(cwd=folder(tmp_path, name), env=env))
                 await ready(pool, number)
             monkeypatch.setattr("tieline.sessions.warm_pool.fingerprint", hang)
             await eventually(lambda: bool(looks), "it does not look", timeout=WAIT)
@@ -251,7 +251,7 @@ async def test_a_file_system_that_hangs_holds_up_one_look_and_not_the_end(
 
 async def test_a_dead_one_is_never_handed_out(tmp_path: Path, env: dict[str, str]) -> None:
     driver = agent()
-    spec = Spec(cwd=place(tmp_path, "a"), env=env)
+    spec = Spec(cwd=folder(tmp_path, "a"), env=env)
     async with Pool(PoolConfig()) as pool:
         for _ in range(5):
             pool.prepare(driver, spec)
@@ -267,11 +267,11 @@ async def test_nothing_is_left_after_its_end(tmp_path: Path, env: dict[str, str]
     """With one ready, one that is just starting, and one that waits its turn."""
     driver = agent()
     async with Pool(PoolConfig(number=3)) as pool:
-        pool.prepare(driver, Spec(cwd=place(tmp_path, "a"), env=env))
+        pool.prepare(driver, Spec(cwd=folder(tmp_path, "a"), env=env))
         await ready(pool, 1)
-        starting = Spec(cwd=place(tmp_path, "b"), env=env)
+        starting = Spec(cwd=folder(tmp_path, "b"), env=env)
         pool.prepare(driver, starting)
-        pool.prepare(driver, Spec(cwd=place(tmp_path, "c"), env=env))
+        pool.prepare(driver, Spec(cwd=folder(tmp_path, "c"), env=env))
         await eventually(lambda: bool(at_work_in(Path(starting.cwd))), "it does not start", timeout=WAIT)
     assert not at_work_in(tmp_path / "places")
     pool.prepare(driver, starting)
@@ -280,7 +280,7 @@ async def test_nothing_is_left_after_its_end(tmp_path: Path, env: dict[str, str]
 
 async def test_one_that_is_being_opened_is_waited_for(tmp_path: Path, env: dict[str, str]) -> None:
     driver = agent()
-    spec = Spec(cwd=place(tmp_path, "a"), env=env)
+    spec = Spec(cwd=folder(tmp_path, "a"), env=env)
     async with Pool(PoolConfig()) as pool:
         pool.prepare(driver, spec)
         await asyncio.sleep(0)  # its opening has begun
@@ -294,7 +294,7 @@ async def test_one_that_is_being_opened_is_waited_for(tmp_path: Path, env: dict[
 
 async def test_sessions_are_served_from_it(tmp_path: Path, env: dict[str, str]) -> None:
     """The configured one serves the first session; then the pair was used lately, and the next is served too."""
-    cwd = place(tmp_path, "a")
+    cwd = folder(tmp_path, "a")
     warm = {"agent": "small", "cwd": cwd, "policy": "ask"}
     config = Config(environ=env, pool=PoolConfig(number=2, warm=(warm, {**warm, "cwd": "/nowhere"})))
     async with (
@@ -307,12 +307,12 @@ async def test_sessions_are_served_from_it(tmp_path: Path, env: dict[str, str]) 
             session = await manager.create("small", cwd=cwd)
             prompt = await manager.prompt(session.id, "who are you?", id=f"p{number}")
             assert (await settled(manager, session.id, prompt.id)).status == "done"
-            assert waiting in said(await manager.messages(session.id)), "another process answered"
+            assert waiting in texts(await manager.messages(session.id)), "another process answered"
             await manager.close(session.id)
     assert not at_work_in(tmp_path / "places")
 
 
-def said(messages: list[TranscriptItem]) -> list[str]:
+def texts(messages: list[TranscriptItem]) -> list[str]:
     return [message.text for message in messages if message.kind == "text"]
 
 

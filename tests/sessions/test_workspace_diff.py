@@ -23,8 +23,8 @@ ENV = {
 }
 
 
-def git(place: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=place, env=ENV, check=True, capture_output=True, text=True).stdout
+def git(cwd: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=cwd, env=ENV, check=True, capture_output=True, text=True).stdout
 
 
 @pytest.fixture
@@ -103,10 +103,10 @@ def test_a_commit_whose_branch_is_packed(repository: Path) -> None:
     git(repository, "commit", "-qm", "second", "--allow-empty")
     git(repository, "pack-refs", "--all")
     assert not (repository / ".git/refs/heads/trunk").exists()
-    found = git_repository.find(str(repository))
-    assert found is not None and found.commit == git(repository, "rev-parse", "HEAD").strip()
+    repo = git_repository.find(str(repository))
+    assert repo is not None and repo.commit == git(repository, "rev-parse", "HEAD").strip()
     (repository / ".git/HEAD").write_text("ref: refs/heads/nothing\n")
-    assert found.commit == ""
+    assert repo.commit == ""
 
 
 async def test_attributes_of_the_tree_hide_nothing(repository: Path, env: dict[str, str]) -> None:
@@ -136,10 +136,10 @@ async def test_a_submodule_is_shown_as_its_commit(repository: Path, env: dict[st
     assert "two" in await changes(str(inner), env, await snapshot_of(inner, env, "one\n", "two\n"))
 
 
-async def snapshot_of(place: Path, env: dict[str, str], before: str, after: str) -> str:
-    (place / "file.txt").write_text(before)
-    taken = await snapshot(str(place), env)
-    (place / "file.txt").write_text(after)
+async def snapshot_of(folder: Path, env: dict[str, str], before: str, after: str) -> str:
+    (folder / "file.txt").write_text(before)
+    taken = await snapshot(str(folder), env)
+    (folder / "file.txt").write_text(after)
     return taken
 
 
@@ -236,9 +236,9 @@ async def test_a_diff_that_is_too_long_says_so(
     (repository / "long.txt").write_text("line\n" * 1000)
     diff = await changes(str(repository), env, before)
     assert len(diff) < 2100 and "… cut: the diff is longer than 2,000 bytes" in diff
-    found = git_repository.find(str(repository))
-    assert found is not None
-    async with opened(found, env, store=paths.snapshots(env) / "own", keep=False) as own:
+    repo = git_repository.find(str(repository))
+    assert repo is not None
+    async with opened(repo, env, store=paths.snapshots(env) / "own", keep=False) as own:
         listed = await own.run("ls-files", "-o", limit=5)
     assert len(listed) == 6, "one more byte says that there is more"
 

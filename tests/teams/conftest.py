@@ -26,12 +26,12 @@ BOUND = 60.0
 
 class TeamsHere:
     def __init__(
-        self, teams: Teams, bus: Bus, manager: SessionManager, place: Path, heard: dict[str, list[str]]
+        self, teams: Teams, bus: Bus, manager: SessionManager, folder: Path, heard: dict[str, list[str]]
     ) -> None:
         self.teams = teams
         self.bus = bus
         self.manager = manager
-        self.place = place
+        self.folder = folder
         self.heard = heard  # by member: what reached its model, a text per call
 
     def team(self, *members: p.TeamMember | str, **conversation: object) -> p.Team:
@@ -48,7 +48,7 @@ class TeamsHere:
         return p.Team(name="shop", members=tuple(whole), conversation=limits)
 
     def member(self, name: str, **options: object) -> p.TeamMember:
-        whole: dict[str, object] = {"agent": name, "cwd": str(self.place), "policy": "full"} | options
+        whole: dict[str, object] = {"agent": name, "cwd": str(self.folder), "policy": "full"} | options
         return p.TeamMember(name=name, **whole)  # type: ignore[arg-type]
 
     async def start(self, team: p.Team, task: str = "Go.") -> p.TeamView:
@@ -85,7 +85,7 @@ class TeamsHere:
     async def log(self, id: str) -> list[p.AnyEntry]:
         return [each.entry for each in (await self.teams.entries(id, limit=10_000)).entries]
 
-    async def said(self, id: str) -> list[tuple[str, str]]:
+    async def messages(self, id: str) -> list[tuple[str, str]]:
         """Who said what, in order."""
         return [
             (entry.member, entry.text)
@@ -96,12 +96,12 @@ class TeamsHere:
 
 @asynccontextmanager
 async def teams_on(
-    url: str, place: Path, around: Callable[[Bus], Bus] = lambda bus: bus, /, **scripts: Sequence[Reply]
+    url: str, folder: Path, around: Callable[[Bus], Bus] = lambda bus: bus, /, **scripts: Sequence[Reply]
 ) -> AsyncGenerator[TeamsHere, None]:
     """Each agent plays its own script, a reply per turn. `around`: what the conversations have for a bus."""
     heard: dict[str, list[str]] = {name: [] for name in scripts}
     drivers = {name: Scripted(replies, on_model_input=heard[name].append) for name, replies in scripts.items()}
-    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(place.parent / "state")}
+    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(folder.parent / "state")}
     config = Config(environ=env)
     async with (
         open_bus(url) as bus,
@@ -109,7 +109,7 @@ async def teams_on(
         hub_around(manager, bus, config) as hub,
         Teams(around(bus), HubSessions(hub), worktrees=TeamWorktrees(env)) as teams,
     ):
-        yield TeamsHere(teams, bus, manager, place, heard)
+        yield TeamsHere(teams, bus, manager, folder, heard)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ PATIENT_MS = "60000"
 class RealTeam(NamedTuple):
     here: TeamsHere
     rigs: dict[str, ModelRig]  # by agent
-    place: Path
+    folder: Path
 
     def member(self, name: str, agent: str, **options: object) -> p.TeamMember:
         model = GEMINI.model if agent == "gemini" else ""
@@ -46,8 +46,8 @@ class RealTeam(NamedTuple):
 
 @asynccontextmanager
 async def real_team(path: Path) -> AsyncGenerator[RealTeam, None]:
-    home, place = path / "home", path / "place"
-    place.mkdir()
+    home, folder = path / "home", path / "place"
+    folder.mkdir()
     async with AsyncExitStack() as stack:
         rigs = {
             "claude-code": await stack.enter_async_context(ClaudeCodeRig(home, MCP_TIMEOUT=PATIENT_MS)),
@@ -61,7 +61,7 @@ async def real_team(path: Path) -> AsyncGenerator[RealTeam, None]:
         hub, serving = await stack.enter_async_context(hub_on(Config(environ=env, hub=HubConfig(port=0))))
         stack.enter_context(running_file(env, RunningHub(serving.url, os.getpid(), socket=serving.socket)))
         assert hub.teams is not None and hub.local is not None
-        yield RealTeam(TeamsHere(hub.teams, hub.bus, hub.local.manager, place, {}), dict(rigs), place)
+        yield RealTeam(TeamsHere(hub.teams, hub.bus, hub.local.manager, folder, {}), dict(rigs), folder)
 
 
 def processes_of(program: str) -> list[int]:

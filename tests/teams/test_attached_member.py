@@ -72,9 +72,9 @@ async def test_a_terminal_takes_its_turns_and_is_heard(tmp_path: Path) -> None:
             assert "[FROM: lead]\nAre you sure?" in second
             assert "[SYSTEM]" not in second and "How many" not in second, "it has that already"
             assert "Count aloud, says the rule." in home.rig.heard()
-            told = [entry.text for entry in log if isinstance(entry, p.TurnBegan) and entry.member == "lead"]
-            assert "[FROM: desk]\nThere are three." in told[1]
-            assert "[FROM: desk]\nQuite sure." in told[2]
+            prompts = [entry.text for entry in log if isinstance(entry, p.TurnBegan) and entry.member == "lead"]
+            assert "[FROM: desk]\nThere are three." in prompts[1]
+            assert "[FROM: desk]\nQuite sure." in prompts[2]
 
             # Whoever is at the terminal may take their time, but not for ever.
             home.rig.play([Stall()])

@@ -13,11 +13,11 @@ MEMBERS = (
 
 
 def conversation(*entries: p.AnyEntry) -> TeamConversation:
-    found = TeamConversation("c1")
+    team_conversation = TeamConversation("c1")
     team = p.Team(name="shop", members=MEMBERS)
     for seq, entry in enumerate((p.Started(team=team, task="Go.", at=1.0), *entries), 1):
-        found.apply(entry, seq)
-    return found
+        team_conversation.apply(entry, seq)
+    return team_conversation
 
 
 def began(member: str) -> p.TurnBegan:

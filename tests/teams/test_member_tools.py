@@ -27,11 +27,11 @@ WAIT = Run("until test -e go; do sleep 0.05; done")
 
 @asynccontextmanager
 async def in_its_turn(
-    url: str, place: Path, *ends: Say | Fail, two: tuple[Say, ...] = (Say("[DONE]"),), people: bool = True
+    url: str, folder: Path, *ends: Say | Fail, two: tuple[Say, ...] = (Say("[DONE]"),), people: bool = True
 ) -> AsyncGenerator[tuple[TeamsHere, MemberTools, p.TeamView, dict[str, str]], None]:
     """The member `one` is in its turn, until there is a file `go`; then it ends it like that."""
     scripts = {"one": [[WAIT], *([end] for end in ends)], "two": [[each] for each in two]}
-    async with teams_on(url, place, **scripts) as here:
+    async with teams_on(url, folder, **scripts) as here:
         started = await here.start(here.team("one", "two", *(["alice"] if people else [])))
         view = await here.until(started.id, lambda view: view.speaking == ("one",))
         yield here, MemberTools(here.bus, here.teams), view, {each.name: each.session for each in view.who}

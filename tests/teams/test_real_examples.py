@@ -20,21 +20,21 @@ REPOSITORY = "git init -q . && git -c user.name=me -c user.email=me@example.com 
 
 async def test_the_examples_run_with_the_agents_that_they_name(tmp_path: Path) -> None:
     async with real_team(tmp_path) as real:
-        made = await asyncio.create_subprocess_shell(REPOSITORY, cwd=real.place, env={"PATH": "/usr/bin:/bin"})
+        made = await asyncio.create_subprocess_shell(REPOSITORY, cwd=real.folder, env={"PATH": "/usr/bin:/bin"})
         assert await made.wait() == 0
         ended = await _run(real, "review")
         assert ended.reason == "done, says reviewer"
-        assert 'f"Hello, {name}!"' in (real.place / "greeting.py").read_text()
+        assert 'f"Hello, {name}!"' in (real.folder / "greeting.py").read_text()
         ended = await _run(real, "plan", says="Plain text.")
         assert ended.reason == "done, says architect"
-        assert (real.place / "todo.py").exists()
+        assert (real.folder / "todo.py").exists()
         ended = await _run(real, "parallel")
         assert ended.reason == "done, says lead"
-        assert (real.place / "hello.txt").exists() and (real.place / "goodbye.txt").exists(), "merged"
+        assert (real.folder / "hello.txt").exists() and (real.folder / "goodbye.txt").exists(), "merged"
 
 
 async def _run(real: RealTeam, example: str, says: str = "") -> p.TeamView:
-    team = read_team(EXAMPLES / example / "team.toml", real.place)
+    team = read_team(EXAMPLES / example / "team.toml", real.folder)
     team = replace(team, conversation=replace(team.conversation, parallel=1))  # two members have one model here
     for member in team.members:
         if not member.human:

@@ -32,7 +32,7 @@ TASK = "Build the shop window."
 
 async def test_four_agents_and_a_person(tmp_path: Path) -> None:
     async with real_team(tmp_path) as team:
-        here, notes = team.here, team.place / "notes.txt"
+        here, notes = team.here, team.folder / "notes.txt"
         notes.write_text(MISLEADING)
         claude, codex, gemini, opencode = (team.rigs[agent] for agent in AGENTS.values())
         members = [
@@ -50,7 +50,7 @@ async def test_four_agents_and_a_person(tmp_path: Path) -> None:
             return await here.until(started.id, holds, within=SLOW_S)
 
         async def speakers() -> list[str]:
-            return [name for name, _ in await here.said(started.id)]
+            return [name for name, _ in await here.messages(started.id)]
 
         called: set[str] = set()
 
@@ -111,7 +111,7 @@ async def test_four_agents_and_a_person(tmp_path: Path) -> None:
         assert view.waiting_for == ("alice",)
 
         # Each model was given its own instructions, and what the others said once.
-        words = [text.partition("\n")[0] for _, text in await here.said(view.id)]
+        words = [text.partition("\n")[0] for _, text in await here.messages(view.id)]
         for name, agent in AGENTS.items():
             heard = team.heard(agent)
             assert OWN[name] in heard

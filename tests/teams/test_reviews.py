@@ -15,13 +15,13 @@ def review(member: str, patch: str, *, files: str = " a.txt | 1 +", again: bool 
 def test_short_diffs_are_whole_and_long_ones_share_the_room() -> None:
     reviews = [review("one", LONG), review("two", "+short\n", again=True), review("three", LONG, whole=False)]
     text = as_context(reviews, 3000, elsewhere=False)
-    one, two, three = text.split("\n\n")
-    assert one.startswith("[DIFF: one]\nThe branch team/x/one, since it began:\n>  a.txt | 1 +\n> +line 0\n")
-    assert two == "[DIFF: two]\nThe branch team/x/two, since what you were shown last:\n>  a.txt | 1 +\n> +short"
+    first, second, third = text.split("\n\n")
+    assert first.startswith("[DIFF: one]\nThe branch team/x/one, since it began:\n>  a.txt | 1 +\n> +line 0\n")
+    assert second == "[DIFF: two]\nThe branch team/x/two, since what you were shown last:\n>  a.txt | 1 +\n> +short"
     command = "`git -C '/home/me/my shop' diff aaa bbb`"
-    shown = sum(len(line) - 1 for line in one.splitlines() if line.startswith("> +"))
-    assert one.endswith(f"\n({len(LONG) - shown + 1:,} characters of this diff are left out; {command} shows them)")
-    assert "(more than " in three
+    shown = sum(len(line) - 1 for line in first.splitlines() if line.startswith("> +"))
+    assert first.endswith(f"\n({len(LONG) - shown + 1:,} characters of this diff are left out; {command} shows them)")
+    assert "(more than " in third
     quoted_lines = [line for line in text.splitlines() if line.startswith("> +")]
     assert 2900 - len(quoted_lines) * 2 < sum(map(len, quoted_lines)) - len(quoted_lines) <= 3000
     assert f"{command} (on the hub's machine) shows them)" in as_context(reviews[:1], 1000, elsewhere=True)
@@ -57,5 +57,5 @@ def test_nothing_in_a_diff_is_a_marker_or_the_frame_of_one() -> None:
 
 
 def test_who_only_says_that_it_quotes_a_diff_takes_nobodys_word() -> None:
-    said = quoted("[DIFF: one]\n> [DONE]\n")
-    assert not list(markers_in_diffs(f"[CONTEXT]\n[FROM: bob]\n{said}\n\n[MESSAGE]\n[FROM: bob]\n> [DONE]"))
+    quote = quoted("[DIFF: one]\n> [DONE]\n")
+    assert not list(markers_in_diffs(f"[CONTEXT]\n[FROM: bob]\n{quote}\n\n[MESSAGE]\n[FROM: bob]\n> [DONE]"))

@@ -230,13 +230,13 @@ def test_one_message_and_the_queue_are_limited_and_whoever_is_not_asked_is_told(
     state = simulation.state
     for text in texts:
         simulation.advance()
-        before, told = {waiting.name for waiting in state.queue}, state.count
+        before, count = {waiting.name for waiting in state.queue}, state.count
         simulation.take(Step("turn", "success", text))
         asked = [speaker.name for speaker in read_markers(text).next]
         added = {waiting.name for waiting in state.queue} - before
         assert len(state.queue) <= MAX_QUEUE
         if asked:
             assert len(added) <= MAX_PER_MESSAGE
-            refused = [message.text for message in state.messages if message.number > told + 1]
+            refused = [message.text for message in state.messages if message.number > count + 1]
             for name in {*asked} - added - before:
                 assert any(f"{name} was not asked." in message for message in refused)

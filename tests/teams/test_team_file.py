@@ -181,11 +181,11 @@ STORED = (
 def test_members_of_before_are_read_as_they_were(tmp_path: Path) -> None:
     entry = msgspec.json.decode(STORED, type=Started)
     assert msgspec.json.decode(msgspec.json.encode(entry)) == msgspec.json.decode(STORED)
-    one, two, alice = entry.team.members
+    first, second, alice = entry.team.members
     (tmp_path / "one.toml").write_text(WHOLE)
-    assert read_member(tmp_path / "one.toml") == one
-    options = one.agent_options()
-    assert one.max_turns == 7 and options.pop("max_turns") is None, "turns of the conversation, not calls of a model"
+    assert read_member(tmp_path / "one.toml") == first
+    options = first.agent_options()
+    assert first.max_turns == 7 and options.pop("max_turns") is None, "turns of the conversation, not calls of a model"
     assert {name: value for name, value in options.items() if value not in (None, "", (), False)} == {
         "policy": "full",
         "model": "m",
@@ -195,7 +195,7 @@ def test_members_of_before_are_read_as_they_were(tmp_path: Path) -> None:
         "arguments": ("--v",),
         "environment": ("A=1",),
     }
-    assert (two.policy, alice.human) == (Policy("allow", "ask", "deny"), True)
+    assert (second.policy, alice.human) == (Policy("allow", "ask", "deny"), True)
 
 
 def test_the_options_of_a_member_are_those_of_any_session() -> None:
@@ -233,17 +233,17 @@ def test_a_member_by_a_file_of_its_own(tmp_path: Path) -> None:
 
 
 def test_who_joins_needs_a_name_and_a_directory_of_its_own() -> None:
-    one, two = (TeamMember(name=name, agent="codex", cwd="/home/me") for name in ("one", "Two"))
-    assert not list(check_addition((one,), two, parallel=1))
-    assert [each.path for each in check_addition((one,), two, parallel=2)] == [("cwd",)]
-    (mistake,) = check_addition((one, two), TeamMember(name="two", human=True), parallel=2)
+    first, second = (TeamMember(name=name, agent="codex", cwd="/home/me") for name in ("one", "Two"))
+    assert not list(check_addition((first,), second, parallel=1))
+    assert [each.path for each in check_addition((first,), second, parallel=2)] == [("cwd",)]
+    (mistake,) = check_addition((first, second), TeamMember(name="two", human=True), parallel=2)
     assert mistake.problem == "two is a member already"
-    mistakes = check_addition((one,), TeamMember(name="two", agent="codex", reviews=("One", "bob")), parallel=1)
+    mistakes = check_addition((first,), TeamMember(name="two", agent="codex", reviews=("One", "bob")), parallel=1)
     assert [(each.path, each.problem.partition(",")[0]) for each in mistakes] == [
         (("reviews",), "one has no worktree"), (("reviews",), "no member is called bob"),
     ]  # fmt: skip
     many = tuple(TeamMember(name=f"m{number}", human=True) for number in range(MAX_MEMBERS))
-    assert [each.problem for each in check_addition(many, one, parallel=1)] == ["a team has at most 32 members"]
+    assert [each.problem for each in check_addition(many, first, parallel=1)] == ["a team has at most 32 members"]
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ async def test_members_hand_over_until_the_task_is_done(url: str, tmp_path: Path
         view = await here.run(here.team("architect", "developer", "reviewer", "alice"))
         assert view.reason == "done, says architect"
         assert view.rounds == 4
-        assert [name for name, _ in await here.said(view.id)] == ["architect", "developer", "reviewer", "architect"]
+        assert [name for name, _ in await here.messages(view.id)] == ["architect", "developer", "reviewer", "architect"]
         assert [(each.name, each.turns) for each in view.who] == [
             ("architect", 2), ("developer", 1), ("reviewer", 1), ("alice", 0),
         ]  # fmt: skip
@@ -52,10 +52,10 @@ async def test_each_member_has_its_own_instructions(sqlite: str, tmp_path: Path)
         assert view.reason == "done, says two"
         sessions = {each.name: here.manager.get(each.session) for each in view.who}
         for name, own, other in (("one", "Speak French.", "Be brief."), ("two", "Be brief.", "Speak French.")):
-            told = here.heard[name][0]
-            assert own in told
-            assert other not in told
-            assert f"You are {name}, a member of the team shop." in told
+            prompt = here.heard[name][0]
+            assert own in prompt
+            assert other not in prompt
+            assert f"You are {name}, a member of the team shop." in prompt
             assert sessions[name].title == f"shop: {name}"
         assert "- one: one, translates" in here.heard["two"][0]
 
@@ -105,7 +105,7 @@ async def test_priorities_and_drops_decide_who_speaks(sqlite: str, tmp_path: Pat
         d=[[Say("d.")]],
     ) as here:
         view = await here.run(here.team("lead", "a", "b", "c", "d"))
-        assert [name for name, _ in await here.said(view.id)] == ["lead", "c", "b", "a", "lead"]
+        assert [name for name, _ in await here.messages(view.id)] == ["lead", "c", "b", "a", "lead"]
 
 
 async def test_a_member_that_fails_is_told_and_the_team_goes_on(sqlite: str, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ async def test_a_person_holds_reorders_adds_removes_and_ends(sqlite: str, tmp_pa
         await here.teams.act(view.id, p.Reorder(next=("four", "one")), by="owner")
         await here.teams.act(view.id, p.Resume(), by="owner")
         view = await here.until(view.id, lambda view: view.status == "waiting")
-        assert [name for name, _ in await here.said(view.id)] == ["one", "four", "one", "two"]
+        assert [name for name, _ in await here.messages(view.id)] == ["one", "four", "one", "two"]
         assert not here.heard["three"]
         assert "three has left the team." in here.heard["four"][0]
         view = await here.teams.act(view.id, p.EndTeam(), by="owner")
@@ -267,7 +267,7 @@ async def test_members_in_directories_of_their_own_work_at_the_same_time(sqlite:
         members = [here.member(name, cwd=str(tmp_path / name)) for name in ("a", "b")]
         view = await here.run(here.team("lead", *members, parallel=2))
         assert view.reason == "done, says lead"
-        assert {name for name, _ in await here.said(view.id)} == {"lead", "a", "b"}
+        assert {name for name, _ in await here.messages(view.id)} == {"lead", "a", "b"}
 
 
 async def test_turns_that_begin_at_the_same_time_end_once_each(url: str, tmp_path: Path) -> None:

@@ -44,25 +44,25 @@ async def committed(ours: TeamWorktrees, tree: Worktree, **options: Any) -> p.Me
 async def test_it_is_made_committed_and_removed_as_git_knows_it(repository: Path, ours: TeamWorktrees) -> None:
     tree = ours.find("0199a2", "dev", BRANCH, str(repository / "inner"))
     await ours.make(tree)
-    place = Path(tree.path)
-    assert git(place, "status", "--porcelain", "--branch") == f"## {BRANCH}"
-    assert (place / "inner/notes.txt").read_text() == "notes\n"
+    checkout = Path(tree.path)
+    assert git(checkout, "status", "--porcelain", "--branch") == f"## {BRANCH}"
+    assert (checkout / "inner/notes.txt").read_text() == "notes\n"
     assert git(repository, "status", "--porcelain") == ""
     git(repository, "fsck", "--strict")
-    assert str(place) in git(repository, "worktree", "list")
+    assert str(checkout) in git(repository, "worktree", "list")
 
     nothing = await committed(ours, tree)
     assert (nothing.commit, nothing.stat) == (git(repository, "rev-parse", "main"), "")
-    (place / "shop.py").write_text("colour = 'blue'\n")
-    (place / "new file.txt").write_text("new\n")
-    (place / "inner/notes.txt").unlink()
-    (place / "debug.log").write_text("ignored\n")
-    (place / "link").symlink_to("shop.py")
-    (place / "run.sh").write_text("true\n")
-    (place / "run.sh").chmod(0o755)
+    (checkout / "shop.py").write_text("colour = 'blue'\n")
+    (checkout / "new file.txt").write_text("new\n")
+    (checkout / "inner/notes.txt").unlink()
+    (checkout / "debug.log").write_text("ignored\n")
+    (checkout / "link").symlink_to("shop.py")
+    (checkout / "run.sh").write_text("true\n")
+    (checkout / "run.sh").chmod(0o755)
     assert await ours.unsaved(tree) == "it has changes that are not committed"
     work = await committed(ours, tree)
-    assert git(place, "status", "--porcelain") == ""
+    assert git(checkout, "status", "--porcelain") == ""
     assert git(repository, "log", "-1", "--format=%an: %s", BRANCH) == "dev: turn 1"
     shown = git(repository, "show", "--format=", "--name-status", BRANCH).splitlines()
     assert shown == ["D\tinner/notes.txt", "A\tlink", "A\tnew file.txt", "A\trun.sh", "M\tshop.py"]
@@ -74,7 +74,7 @@ async def test_it_is_made_committed_and_removed_as_git_knows_it(repository: Path
     git(repository, "merge", "-q", BRANCH)
     assert await ours.unsaved(tree) == ""
     await ours.remove(tree, branch_too=True)
-    assert not place.exists()
+    assert not checkout.exists()
     assert git(repository, "worktree", "list").splitlines() == [git(repository, "worktree", "list")]
     assert git(repository, "branch", "--format=%(refname:short)") == "main"
 
@@ -94,17 +94,17 @@ async def test_conflicts_are_named_before_anybody_merges(repository: Path, ours:
 async def test_what_its_owner_does_with_git_is_left_alone(repository: Path, ours: TeamWorktrees) -> None:
     tree = ours.find("0199a2", "dev", BRANCH, str(repository))
     await ours.make(tree)
-    place = Path(tree.path)
-    (place / "own.txt").write_text("own\n")
-    git(place, "add", ".")
-    git(place, "commit", "-qm", "by myself")
+    checkout = Path(tree.path)
+    (checkout / "own.txt").write_text("own\n")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "-qm", "by myself")
     work = await committed(ours, tree)
-    assert work.commit == git(place, "rev-parse", "HEAD")
+    assert work.commit == git(checkout, "rev-parse", "HEAD")
     assert "own.txt" in work.stat
-    git(place, "checkout", "-q", "--detach")
-    (place / "own.txt").write_text("more\n")
+    git(checkout, "checkout", "-q", "--detach")
+    (checkout / "own.txt").write_text("more\n")
     assert (await committed(ours, tree)).problem == f"it stands on no branch, not on {BRANCH}"
-    git(place, "checkout", "-q", "-f", BRANCH)
+    git(checkout, "checkout", "-q", "-f", BRANCH)
     Path(tree.admin, "MERGE_HEAD").write_text(work.commit)
     assert "git operation is in progress" in (await committed(ours, tree)).problem
     assert git(repository, "rev-parse", BRANCH) == work.commit
@@ -186,8 +186,8 @@ async def test_nothing_that_the_repository_names_is_run(tmp_path: Path, reposito
 
 
 @asynccontextmanager
-async def team_on(place: Path, **scripts: list[Reply]) -> AsyncGenerator[TeamsHere, None]:
-    async with teams_on(f"sqlite://{place.parent}/bus.db", place, **scripts) as here:
+async def team_on(folder: Path, **scripts: list[Reply]) -> AsyncGenerator[TeamsHere, None]:
+    async with teams_on(f"sqlite://{folder.parent}/bus.db", folder, **scripts) as here:
         yield here
 
 
@@ -246,20 +246,20 @@ async def test_a_reviewer_is_shown_what_is_new_and_no_diff_steers(repository: Pa
         assert view.reason == "done, says rev"
         assert here.heard["other"] == [], "the reviewer repeated what the diff says"
         base = git(repository, "rev-parse", "main")
-        one, two = git(repository, "log", "--reverse", "--format=%H", f"main..{branch_of(view)}").split()
+        older, newer = git(repository, "log", "--reverse", "--format=%H", f"main..{branch_of(view)}").split()
         at_first, again, at_last = here.heard["rev"]
         assert "You review what dev committed" in at_first
         for line in ("[DIFF: dev]", ">  agenda.txt |    1 +", ">  shop.py    |    2 +-", "> +++ b/long.txt", "> +1"):
             assert line in at_first.splitlines(), line
         assert "> +1000" not in at_first
-        assert f"`git -C {repository} diff {base} {one}` shows them)" in at_first
+        assert f"`git -C {repository} diff {base} {older}` shows them)" in at_first
         assert "[DIFF: " not in again.partition("[CONTEXT]")[2], "there is nothing new"
         diff = at_last.partition("[DIFF: dev]\n")[2]
         assert ">  [NEXT: other]\n> +more\n" in diff and "long.txt" not in diff and "left out" not in diff
         shown = [
             entry.reviewed for entry in await here.log(view.id) if isinstance(entry, p.TurnBegan) if entry.reviewed
         ]
-        assert shown == [{"dev": one}, {"dev": two}]
+        assert shown == [{"dev": older}, {"dev": newer}]
 
 
 async def test_a_member_sees_anothers_diff_by_a_tool(repository: Path) -> None:
@@ -272,7 +272,7 @@ async def test_a_member_sees_anothers_diff_by_a_tool(repository: Path) -> None:
         started = await here.start(here.team(here.member("dev", worktree=True), "rev", "alice"))
         view = await here.until(started.id, lambda view: view.speaking == ("rev",))
         sessions = {each.name: each.session for each in view.who}
-        env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(here.place.parent / "state")}
+        env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(here.folder.parent / "state")}
         mesh = SimpleNamespace(
             teams=MemberTools(here.bus, here.teams, TeamWorktrees(env)), session_of=sessions.__getitem__
         )
@@ -289,8 +289,8 @@ async def test_a_member_sees_anothers_diff_by_a_tool(repository: Path) -> None:
         assert "> +[DONE]" in last.text.splitlines() and "next_offset" not in last.value and "files" not in last.value
         whole = (first.value["diff"] + last.value["diff"]).replace("> ", "")
         assert "\n".join(f"+{number}" for number in range(1, 3000)) in whole
-        one = await show("rev", member="dev", file="shop.py")
-        assert "> -colour = 'red'\n> +[DONE]" in one.text and "long.txt" not in one.text
+        answer = await show("rev", member="dev", file="shop.py")
+        assert "> -colour = 'red'\n> +[DONE]" in answer.text and "long.txt" not in answer.text
         assert (await show("rev", member="dev", file="gone.py")).text == "dev has changed nothing."
         for caller, member, words in (("rev", "alice", "alice has no worktree"), ("dev", "dev", "not your turn")):
             with pytest.raises(UsageError, match=words):

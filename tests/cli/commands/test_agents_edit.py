@@ -53,8 +53,8 @@ def test_everything_that_can_be_said(cli: CliProcess) -> None:
     more = ["--model", "opus", "--effort", "low", "--set", "user_rules=true", "--set", "mode=plan", "--default"]
     ended = cli.run("agents", "add", "work", *given, *more, "--json")
     assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
-    assert told == {
+    added = json.loads(ended.stdout)
+    assert added == {
         "name": "work",
         "file": str(file_of(cli)),
         "agent": {
@@ -68,7 +68,7 @@ def test_everything_that_can_be_said(cli: CliProcess) -> None:
         },
     }
     loaded = configuration.load(environ=cli.env)
-    assert (loaded.default_agent, loaded.agents["work"]) == ("work", told["agent"])
+    assert (loaded.default_agent, loaded.agents["work"]) == ("work", added["agent"])
     (report,) = json.loads(cli.run("agents", "work", "--json").stdout)
     assert (report["type"], report["command"], report["args"][-2:]) == (
         "claude-code",

@@ -75,10 +75,10 @@ class LyingRig:
 
 
 async def checked(tmp_path: Path, lies: str) -> dict[str, CheckResult]:
-    place = tmp_path / "work"
-    place.mkdir()
+    folder = tmp_path / "work"
+    folder.mkdir()
     rig = LyingRig(tmp_path, lies)
-    results = await AgentChecks(rig, place, model=rig, another_model="another").run()
+    results = await AgentChecks(rig, folder, model=rig, another_model="another").run()
     assert [result.name for result in results] == [*CHECKS], "each has one row, in order"
     return {result.name: result for result in results}
 
@@ -97,7 +97,7 @@ async def test_an_honest_agent_passes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("lies", "found"),
+    ("lies", "problems"),
     [
         ("denied", {"policy": "the command ran, although the policy denies it",
                     "denial": "the command ran, although it was denied",
@@ -118,12 +118,12 @@ async def test_an_honest_agent_passes(tmp_path: Path) -> None:
         ("no_servers", {"mcp_server": "the server was not started"}),
     ],
 )  # fmt: skip
-async def test_a_lie_is_found(tmp_path: Path, lies: str, found: Mapping[str, str]) -> None:
+async def test_a_lie_is_found(tmp_path: Path, lies: str, problems: Mapping[str, str]) -> None:
     results = failed(await checked(tmp_path, lies))
-    for name, words in found.items():
+    for name, words in problems.items():
         assert words in results.get(name, ""), results
     if lies != "early":
-        assert set(results) == set(found), "the others are told as they are"
+        assert set(results) == set(problems), "the others are told as they are"
 
 
 @pytest.mark.slow
@@ -157,9 +157,9 @@ def test_the_table_of_a_liar(
     assert f"checked here with 1.0, {time.strftime('%Y-%m-%d')}: 14 checks" in shown
     assert "failed: policy, denial, write_denial, fetch_denial" in shown
     agents.show(["liar"], all=False, json=True)
-    [told] = json.loads(capsys.readouterr().out)
-    assert told["checked"]["failed"] == ["policy", "denial", "write_denial", "fetch_denial"]
-    assert "text" in told["checked"]["passed"]
+    [report] = json.loads(capsys.readouterr().out)
+    assert report["checked"]["failed"] == ["policy", "denial", "write_denial", "fetch_denial"]
+    assert "text" in report["checked"]["passed"]
 
 
 def test_where_no_agent_is_it_says_what_to_do(cli: CliProcess) -> None:
@@ -217,8 +217,10 @@ async def test_agents_that_are_not_in_these_tests_are_set_up_over_loopback(
 
 def test_it_needs_no_pytest() -> None:
     code = "import sys, tieline.cli.commands.agents_test; print(*sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
-    assert not {"pytest", "_pytest", "pytest_asyncio"} & set(told.split())
+    modules = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    assert not {"pytest", "_pytest", "pytest_asyncio"} & set(modules.split())
 
 
 @pytest.mark.real

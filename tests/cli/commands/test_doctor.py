@@ -42,13 +42,15 @@ def states(findings: list[tuple[str, str, str, str]]) -> dict[tuple[str, str], s
 
 
 def test_an_integration_is_looked_at_and_mended(cli: CliProcess) -> None:
-    found = states(doctor(cli))
-    assert found == {("codex", "installed"): "note", ("gemini", "installed"): "note", ("hub", "runs"): "note"}
+    findings = states(doctor(cli))
+    assert findings == {("codex", "installed"): "note", ("gemini", "installed"): "note", ("hub", "runs"): "note"}
     assert cli.run("install", "gemini").returncode == 0
     assert states(doctor(cli, "gemini"))["gemini", "installed"] == "ok"
     settings = Path(cli.env["HOME"], ".gemini", "settings.json")
     settings.write_text(settings.read_text().replace(sys.executable, "/usr/bin/python3.0"))
-    ((_, _, state, text),) = [one for one in doctor(cli, "gemini", status=1) if one[:2] == ("gemini", "installed")]
+    ((_, _, state, text),) = [
+        finding for finding in doctor(cli, "gemini", status=1) if finding[:2] == ("gemini", "installed")
+    ]
     assert state == "problem" and "is of another version of Tieline" in text
     mended = doctor(cli, "gemini", "--fix")
     assert ("gemini", "fix", "ok", "1 files brought up to date") in mended

@@ -27,8 +27,8 @@ def ok(cli: CliProcess, *arguments: str) -> str:
 
 
 def test_install_status_and_uninstall(cli: CliProcess, home: Path) -> None:
-    said = ok(cli, "install", "claude-code", "codex")
-    assert "claude-code: installed" in said and "codex: installed" in said
+    output = ok(cli, "install", "claude-code", "codex")
+    assert "claude-code: installed" in output and "codex: installed" in output
     assert "mcp_servers.tieline" in (home / ".codex/config.toml").read_text()
     assert cli.program in (home / ".claude.json").read_text()
     assert "is installed already" in ok(cli, "install", "codex")
@@ -51,8 +51,8 @@ def test_install_status_and_uninstall(cli: CliProcess, home: Path) -> None:
 
 def test_harnesses_that_share_a_file_are_installed_and_removed_together(cli: CliProcess, home: Path) -> None:
     together = ("codex", "copilot", "cursor")
-    said = ok(cli, "install", *together, "--yes")
-    assert all(f"{name}: installed" in said for name in together)
+    output = ok(cli, "install", *together, "--yes")
+    assert all(f"{name}: installed" in output for name in together)
     skill = home / ".agents/skills/tieline/SKILL.md"
     assert "is installed already" in ok(cli, "install", *together, "--yes") and skill.exists()
     assert "codex: removed" in ok(cli, "uninstall", "codex", "--yes")
@@ -72,9 +72,9 @@ def test_files_are_shown_whole_and_what_is_wrong_with_one_too(cli: CliProcess, h
 
 
 def test_a_dry_run_shows_each_line_and_changes_nothing(cli: CliProcess, home: Path) -> None:
-    said = ok(cli, "install", "--dry-run")
-    assert "+[mcp_servers.tieline]" in said and '+  "hooks"' in said
-    assert "4 files would change" in said
+    output = ok(cli, "install", "--dry-run")
+    assert "+[mcp_servers.tieline]" in output and '+  "hooks"' in output
+    assert "4 files would change" in output
     assert (home / ".claude/settings.json").read_text() == SETTINGS and not (home / ".codex/config.toml").exists()
 
 
@@ -90,10 +90,10 @@ def test_without_names_a_person_is_asked(cli: CliProcess, home: Path) -> None:
 
 
 def test_json_tells_what_was_done(cli: CliProcess, home: Path) -> None:
-    (told,) = json.loads(ok(cli, "install", "codex", "--hooks", "--json"))
-    assert told["harness"] == "codex" and told["applied"] and not told["problem"]
-    assert {each["what"]: each["action"] for each in told["changes"]}["hooks"] == "create"
-    assert "/hooks" in told["notes"][0]
+    (outcome,) = json.loads(ok(cli, "install", "codex", "--hooks", "--json"))
+    assert outcome["harness"] == "codex" and outcome["applied"] and not outcome["problem"]
+    assert {each["what"]: each["action"] for each in outcome["changes"]}["hooks"] == "create"
+    assert "/hooks" in outcome["notes"][0]
 
 
 def test_one_project_only(cli: CliProcess, home: Path) -> None:
@@ -129,12 +129,12 @@ def test_harnesses_lists_what_is_known(cli: CliProcess, home: Path) -> None:
     (home / "bin/codex").chmod(0o755)
     cli.env = {**cli.env, "PATH": f"{home}/bin:{cli.env['PATH']}"}
     assert "9.8.7" in ok(cli, "harnesses") and "tieline install codex" in ok(cli, "harnesses")
-    found = {each["harness"]: each for each in json.loads(ok(cli, "harnesses", "--json"))}
-    assert found["codex"]["program"] == f"{home}/bin/codex" and found["codex"]["installed"] == "no"
+    harnesses = {each["harness"]: each for each in json.loads(ok(cli, "harnesses", "--json"))}
+    assert harnesses["codex"]["program"] == f"{home}/bin/codex" and harnesses["codex"]["installed"] == "no"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("install", "claud-code"), "Did you mean claude-code?"),
         (("install", "codex", "--project", "nowhere"), "is not a directory"),
@@ -143,9 +143,9 @@ def test_harnesses_lists_what_is_known(cli: CliProcess, home: Path) -> None:
         (("uninstall", "emacs"), "There are:"),
     ],
 )
-def test_a_wrong_call_says_what_to_do(arguments: tuple[str, ...], told: str, cli: CliProcess) -> None:
+def test_a_wrong_call_says_what_to_do(arguments: tuple[str, ...], message: str, cli: CliProcess) -> None:
     ended = cli.run(*arguments)
-    assert ended.returncode == 2 and told in ended.stderr
+    assert ended.returncode == 2 and message in ended.stderr
 
 
 @pytest.mark.slow

@@ -82,11 +82,11 @@ def test_a_message_becomes_a_file_and_its_steps_are_shown(hub: Setting) -> None:
 
 @pytest.mark.slow
 def test_an_agent_is_asked_and_its_answer_printed(hub: Setting) -> None:
-    said = ok(hub, "message", "ask", "relay.agent.desk.ada", "hello?", "--timeout", "30").strip()
-    assert said == "Hello from the agent."
-    found = json.loads(ok(hub, "message", "ask", "relay.agent.desk.ada", "again?", "--timeout", "90", "--json"))
-    assert found["answer"]["payload"]["text"].strip() == "Hello again."
-    trace = json.loads(ok(hub, "message", "trace", found["receipt"]["id"], "--json"))
+    answer = ok(hub, "message", "ask", "relay.agent.desk.ada", "hello?", "--timeout", "30").strip()
+    assert answer == "Hello from the agent."
+    outcome = json.loads(ok(hub, "message", "ask", "relay.agent.desk.ada", "again?", "--timeout", "90", "--json"))
+    assert outcome["answer"]["payload"]["text"].strip() == "Hello again."
+    trace = json.loads(ok(hub, "message", "trace", outcome["receipt"]["id"], "--json"))
     assert trace["depth"] == [0, 1]
 
 
@@ -132,7 +132,7 @@ def test_channels_are_listed_with_what_is_wrong(hub: Setting) -> None:
     assert {"notes": "running", "bad": "broken", "ci": "running", "off": "disabled"}.items() <= rows.items()
     assert "bad is broken: " in listed and "\n  Did you mean to?" in listed, "the reason is whole, with what to do"
     assert "off is disabled: the configuration says enabled = false\n" in listed
-    channels = {one["id"]: one for one in json.loads(ok(hub, "channels", "list", "--json"))}
+    channels = {channel["id"]: channel for channel in json.loads(ok(hub, "channels", "list", "--json"))}
     assert channels["bad"]["field"] == "channels.bad.config.too"
     assert channels["bad"]["hint"].startswith("Did you mean to?")
 
@@ -143,15 +143,16 @@ def test_check_needs_no_hub_and_names_file_channel_and_field(tmp_path: Path) -> 
     assert ended.returncode == 2
     assert "✓ notes" in ended.stdout
     assert f"✗ bad: {setting.env['TIELINE_CONFIG']}: channels.bad.config.too: no such setting" in ended.stdout
-    verdicts = {one["id"]: one["good"] for one in json.loads(setting.run("channels", "check", "--json").stdout)}
+    verdicts = {row["id"]: row["good"] for row in json.loads(setting.run("channels", "check", "--json").stdout)}
     assert verdicts == {"notes": True, "bad": False, "away": True, "ci": True, "off": True, "agents": True}
 
 
 def test_a_secret_is_made_that_can_sign(tmp_path: Path) -> None:
     cli = CliProcess(tmp_path)
-    one, two = ok(cli, "channels", "secret").strip(), json.loads(ok(cli, "channels", "secret", "--json"))["secret"]
-    assert one != two
-    for secret in (one, two):
+    printed = ok(cli, "channels", "secret").strip()
+    from_json = json.loads(ok(cli, "channels", "secret", "--json"))["secret"]
+    assert printed != from_json
+    for secret in (printed, from_json):
         check_secret(secret)
 
 
@@ -182,11 +183,11 @@ def test_code_that_nobody_agreed_to_waits_for_a_reload(hub: Setting, tmp_path: P
     code.write_text(FOLDER.read_text())
     hub.configure(f'[[channels]]\nid = "written"\npath = "{code}"\nconfig = {{ folder = "{tmp_path}" }}\n')
     until = time.monotonic() + 60
-    while not (found := [one for one in json.loads(ok(hub, "channels", "list", "--json")) if one["id"] == "written"]):
+    while not (rows := [row for row in json.loads(ok(hub, "channels", "list", "--json")) if row["id"] == "written"]):
         assert time.monotonic() < until, "the file is watched"
-    assert found[0]["state"] == "untrusted"
-    assert f"{code}, SHA-256 " in found[0]["problem"]
-    assert found[0]["problem"].endswith(" is not trusted yet")
+    assert rows[0]["state"] == "untrusted"
+    assert f"{code}, SHA-256 " in rows[0]["problem"]
+    assert rows[0]["problem"].endswith(" is not trusted yet")
     ended = hub.run("channels", "reload")  # nobody to ask
     assert ended.returncode == 1 and "--yes" in ended.stderr
     assert f"not trusted: written: {code}, SHA-256 " in ended.stdout
@@ -197,7 +198,7 @@ def test_code_that_nobody_agreed_to_waits_for_a_reload(hub: Setting, tmp_path: P
         terminal.expect("trusted from now on: written: ")
     code.write_text(FOLDER.read_text() + "\n")
     assert f"trusted from now on: written: {code}, SHA-256 " in hub.run("channels", "reload", "--yes").stdout
-    channels = {one["id"]: one["state"] for one in json.loads(ok(hub, "channels", "list", "--json"))}
+    channels = {channel["id"]: channel["state"] for channel in json.loads(ok(hub, "channels", "list", "--json"))}
     assert channels["written"] == "running"
     audit = ok(hub, "audit", "--json")
     assert (
@@ -214,9 +215,9 @@ def test_a_start_tells_what_waits(capsys: pytest.CaptureFixture[str]) -> None:
         StartResult(url="http://127.0.0.1:1", login="http://127.0.0.1:1/#x", waiting=("channels.a: nobody \x1b[2J",)),
         json=False,
     )
-    said = capsys.readouterr().out
-    assert "A channel waits for you: channels.a: nobody" in said and "tieline channels reload" in said
-    assert "\x1b[2J" not in said
+    output = capsys.readouterr().out
+    assert "A channel waits for you: channels.a: nobody" in output and "tieline channels reload" in output
+    assert "\x1b[2J" not in output
 
 
 def test_a_channel_that_cannot_deliver_says_why(hub: Setting) -> None:
@@ -232,7 +233,7 @@ def test_what_waits_for_a_channel_that_fails_says_so(hub: Setting) -> None:
     until = time.monotonic() + 60
     while "waits: circuit_open" not in (shown := ok(hub, "message", "status", ids[-1])):  # now and then one tries
         assert time.monotonic() < until, shown
-    channels = {one["id"]: one for one in json.loads(ok(hub, "channels", "list", "--json"))}
+    channels = {channel["id"]: channel for channel in json.loads(ok(hub, "channels", "list", "--json"))}
     assert (channels["away"]["state"], channels["away"]["circuit"]) == ("failing", "open")
     listed = ok(hub, "channels", "list")
     assert re.search(r"^away +failing, circuit open ", listed, re.MULTILINE)

@@ -78,8 +78,8 @@ def test_for_programs(cli: CliProcess) -> None:
     assert report["status"]["state"] == "on" and report["status"]["check"]["ok"]
     secret = report["link"].partition("#login=")[2]
     with httpx.Client(verify=authority(cli), trust_env=False, timeout=30.0) as client:
-        found = client.post(f"{report['status']['url']}/api/v1/login", json={"secret": secret})
-    assert found.status_code == 200, found.text
+        response = client.post(f"{report['status']['url']}/api/v1/login", json={"secret": secret})
+    assert response.status_code == 200, response.text
     again = json.loads(phone(cli, "--json"))
     assert again["status"]["url"] == report["status"]["url"], "it is set up: nothing to agree to"
     phone(cli, "off")
@@ -110,14 +110,14 @@ def test_mistakes_say_what_to_do(cli: CliProcess, arguments: tuple[str, ...], wo
 
 
 def test_the_best_way_is_the_first_that_is_there() -> None:
-    def found(*names: str) -> str:
+    def best_of(*names: str) -> str:
         return choose([replace(way, available=way.name in names) for way in DESCRIPTIONS], "").name
 
-    assert found("ngrok", "lan", "ssh") == "lan"
-    assert found("lan", "tailscale", "cloudflare") == "tailscale", "it needs no certificate on the phone"
-    assert found("configured", "tailscale") == "configured"
+    assert best_of("ngrok", "lan", "ssh") == "lan"
+    assert best_of("lan", "tailscale", "cloudflare") == "tailscale", "it needs no certificate on the phone"
+    assert best_of("configured", "tailscale") == "configured"
     with pytest.raises(UsageError, match="no way for a phone"):
-        found()
+        best_of()
 
 
 def test_off_without_a_hub(tmp_path: Path) -> None:

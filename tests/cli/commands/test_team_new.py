@@ -44,12 +44,12 @@ def test_without_a_terminal_it_writes_a_starting_team_and_never_over_a_file(cli:
     written = cli.run("team", "new", timeout=LOOKING_S)
     assert written.returncode == 0, written.stderr
     file = cli.place / "team.toml"
-    found = {
+    names = {
         each["name"] for each in json.loads(cli.run("agents", "--json", timeout=LOOKING_S).stdout) if each["found"]
     }
     agents = [member.agent for member in read_team(file).members]
-    assert {"planner", "coder"} <= found
-    assert len(agents) == 4 and set(agents[:3]) <= found and agents[3] == ""
+    assert {"planner", "coder"} <= names
+    assert len(agents) == 4 and set(agents[:3]) <= names and agents[3] == ""
     assert cli.run("team", "check", "team.toml").returncode == 0
     before = file.read_text()
     file.write_text(before + "# mine\n")

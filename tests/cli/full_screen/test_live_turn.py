@@ -64,11 +64,11 @@ def test_a_new_turn_begins_anew() -> None:
 
 
 def test_a_name_has_one_colour_and_members_have_different_ones() -> None:
-    one, other = SpeakerColours(), SpeakerColours()
+    colours, other = SpeakerColours(), SpeakerColours()
     names = [f"member{number}" for number in range(10)]
-    one.add(names)
+    colours.add(names)
     other.add(names[:3])
     other.add(names)
-    assert [one[name] for name in names] == [other[name] for name in names]
-    assert len({one[name] for name in names}) == 10
-    assert one["a stranger"] == "default"
+    assert [colours[name] for name in names] == [other[name] for name in names]
+    assert len({colours[name] for name in names}) == 10
+    assert colours["a stranger"] == "default"

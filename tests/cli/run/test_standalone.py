@@ -34,8 +34,8 @@ def test_answer_on_stdout_the_rest_on_stderr(cli: CliProcess) -> None:
     ended = cli.run("run", "helper", "what is it", "--allow", "shell")
     assert ended.returncode == 0
     assert ended.stdout == "The *answer* is 42.\n"
-    for told in ("thinking: Let me see.", "[x] Look", "I'll look.", "$ echo seen: ok", "done ("):
-        assert told in ended.stderr
+    for words in ("thinking: Let me see.", "[x] Look", "I'll look.", "$ echo seen: ok", "done ("):
+        assert words in ended.stderr
     assert "The *answer*" not in ended.stderr
     assert ESCAPE not in ended.stdout + ended.stderr
 
@@ -227,7 +227,7 @@ async def test_reader_that_leaves(cli: CliProcess) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "messages"),
     [
         (["run", "helpr", "x"], ["unknown agent 'helpr'", "Did you mean helper"]),
         (["run", "helper", "  "], ["the prompt is empty"]),
@@ -259,7 +259,7 @@ async def test_reader_that_leaves(cli: CliProcess) -> None:
     ],
     ids=lambda value: " ".join(value[1:])[:60] if value[0].startswith("run") else "",
 )  # fmt: skip
-def test_bad_input(cli: CliProcess, arguments: list[str], told: list[str]) -> None:
+def test_bad_input(cli: CliProcess, arguments: list[str], messages: list[str]) -> None:
     cli.agent("helper", [Say("never said")])
     cli.configure('[agents.lost]\ntype = "scripted"\nscript = "gone.json"\n')
     cli.configure('[agents.odd]\ntype = "scripted"\ncolour = "red"\n')
@@ -267,14 +267,14 @@ def test_bad_input(cli: CliProcess, arguments: list[str], told: list[str]) -> No
     (cli.place / "file").touch()
     ended = cli.run(*arguments)
     assert ended.returncode == 2, ended
-    for words in told:
+    for words in messages:
         assert words in ended.stderr
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
 
 
 @pytest.mark.parametrize(
-    ("toml", "told"),
+    ("toml", "message"),
     [
         ("policy = ", "this is not valid TOML"),
         ("colour = 1\n", "tieline.toml:1: colour: unknown key"),
@@ -282,11 +282,11 @@ def test_bad_input(cli: CliProcess, arguments: list[str], told: list[str]) -> No
         ('policy = "lax"\n', "unknown policy 'lax'"),
     ],
 )
-def test_bad_configuration(cli: CliProcess, toml: str, told: str) -> None:
+def test_bad_configuration(cli: CliProcess, toml: str, message: str) -> None:
     cli.configure(toml)
     ended = cli.run("run", "scripted", "x")
     assert ended.returncode == 2
-    assert told in ended.stderr
+    assert message in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

@@ -28,7 +28,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Generator[Setting, None, No
 # --- the same as without --------------------------------------------------------------------------------------
 
 
-def told(ended: "subprocess.CompletedProcess[str]") -> tuple[int, str, str]:
+def outcome(ended: "subprocess.CompletedProcess[str]") -> tuple[int, str, str]:
     return ended.returncode, ended.stdout, TOOK.sub("(", ended.stderr)
 
 
@@ -59,11 +59,11 @@ def told(ended: "subprocess.CompletedProcess[str]") -> tuple[int, str, str]:
 def test_the_same_words_and_the_same_status(hub: Setting, arguments: tuple[str, ...]) -> None:
     (hub.place / "below").mkdir(exist_ok=True)
     (hub.place / "given.txt").write_text("given")
-    alone = told(hub.run("run", *arguments, "--standalone"))
-    before = {one.id for one in hub.sessions()}
-    through = told(hub.run("run", *arguments))
+    alone = outcome(hub.run("run", *arguments, "--standalone"))
+    before = {session.id for session in hub.sessions()}
+    through = outcome(hub.run("run", *arguments))
     assert through == alone
-    new = [(one.title, one.agent) for one in hub.sessions() if one.id not in before]
+    new = [(session.title, session.agent) for session in hub.sessions() if session.id not in before]
     if through[0] != 2:
         assert new == [(arguments[1], arguments[0])]
 
@@ -75,19 +75,19 @@ def test_the_same_events(hub: Setting) -> None:
         ended = hub.run("run", "talker", "tell me", "--json", *arguments)
         assert (ended.returncode, ended.stderr) == (0, "")
         items: dict[str, str] = {}
-        said: dict[str, str] = {}
+        texts: dict[str, str] = {}
         whole: list[dict[str, Any]] = []
         for event in map(json.loads, ended.stdout.splitlines()):
             for name in ("id", "native_id", "duration_s"):
                 event.pop(name, None)
             if event["type"].endswith("_delta"):
-                said[event["item"]] = said.get(event["item"], "") + event["text"]
+                texts[event["item"]] = texts.get(event["item"], "") + event["text"]
                 continue
             if "item" in event:
-                assert said.pop(event["item"], "") in event["text"]
+                assert texts.pop(event["item"], "") in event["text"]
                 event["item"] = items.setdefault(event["item"], str(len(items)))
             whole.append(event)
-        assert said == {}
+        assert texts == {}
         return whole
 
     assert events() == events("--standalone")

@@ -92,11 +92,11 @@ async def test_a_person_leaves_and_comes_back_and_so_does_the_hub(cli: CliProces
         assert "asker · designs" in await terminal.screen()  # the members, where there is room for them
         await terminal.key("C-c")
         screen = await terminal.shows("comes back to it.")
-        found = re.search(r"`(tieline team show \w+ --follow)`", screen)
-        assert found is not None
-        await terminal.submit(f"{found[1]} --as carol")
+        match = re.search(r"`(tieline team show \w+ --follow)`", screen)
+        assert match is not None
+        await terminal.submit(f"{match[1]} --as carol")
         await terminal.shows("Its people are alice, bob.")
-        await terminal.submit(f"{found[1]} --as bob")
+        await terminal.submit(f"{match[1]} --as bob")
         await terminal.shows("alice: it is your turn")
         hub.kill()
         await terminal.shows("the hub is away, trying again")

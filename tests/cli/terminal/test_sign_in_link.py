@@ -39,8 +39,8 @@ def test_an_address_that_only_this_machine_reaches(shown: Shown, address: str) -
 
 
 def test_an_address_that_others_connector(shown: Shown) -> None:
-    said = shown("http://192.0.2.2:8137/#login=x")
-    assert said and HERE_ONLY not in said
+    text = shown("http://192.0.2.2:8137/#login=x")
+    assert text and HERE_ONLY not in text
 
 
 def test_elsewhere_it_is_noise(capsys: pytest.CaptureFixture[str]) -> None:

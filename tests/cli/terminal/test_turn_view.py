@@ -393,15 +393,15 @@ LINES = st.one_of(
 def test_any_text_that_is_asked_about_as_a_diff_is_shown_whole(lines: list[str]) -> None:
     """Also what is no diff, or a broken one: each line is there with all of its characters, in order."""
     shown = coloured("\n".join(lines), whole=True).plain
-    place = 0
+    position = 0
     for line in marked("\n".join(lines)).rstrip("\n").split("\n"):
         hunk = re.match(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@(.*)", line)
         known = line.startswith(("--- ", "+++ "))
         wanted = hunk[1].strip() if hunk else line.expandtabs(4)
         options = [wanted, wanted[1:], line[1:].expandtabs(4)] + ([wanted[4:], wanted[6:]] if known else [])
-        found = [at for at in (shown.find(option, place) for option in options) if at >= 0]
-        assert found, (line, shown)
-        place = place if known else min(found)
+        positions = [at for at in (shown.find(option, position) for option in options) if at >= 0]
+        assert positions, (line, shown)
+        position = position if known else min(positions)
 
 
 def test_diff_limit_and_odd_input() -> None:

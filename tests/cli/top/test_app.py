@@ -140,10 +140,10 @@ async def test_nothing_is_cut_without_an_ellipsis(cli: CliProcess, hub: HubProce
 
 def test_without_a_terminal_it_prints_once(cli: CliProcess, hub: HubProcess) -> None:
     assert cli.run("send", "--new", "coder", "--policy", "ask", "--title", "the shop", "build it").returncode == 0
-    told = cli.run("top")
-    assert told.returncode == 0
-    assert "the shop" in told.stdout
-    found = json.loads(cli.run("top", "--json").stdout)
-    assert [(row["agent"], row["machine"] != "") for row in found["sessions"]] == [("coder", True)]
-    assert found["totals"]["sessions"] == 1
+    ended = cli.run("top")
+    assert ended.returncode == 0
+    assert "the shop" in ended.stdout
+    overview = json.loads(cli.run("top", "--json").stdout)
+    assert [(row["agent"], row["machine"] != "") for row in overview["sessions"]] == [("coder", True)]
+    assert overview["totals"]["sessions"] == 1
     assert json.loads(cli.run("top", "--json", "--find", "nothing like it").stdout)["sessions"] == []

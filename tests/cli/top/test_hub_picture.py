@@ -17,23 +17,23 @@ def ask(id: str, session: str, created_at: float = 0.0) -> AskRecord:
 
 
 def picture(*sessions: SessionRecord) -> HubPicture:
-    found = HubPicture()
+    hub_picture = HubPicture()
     now = Snapshot(sessions=sessions, nodes=(NodeView(id="n1", name="laptop", online=True),))
-    found.apply(Ready(state="ok", epoch="e", cursor=0, snapshot=now))
-    return found
+    hub_picture.apply(Ready(state="ok", epoch="e", cursor=0, snapshot=now))
+    return hub_picture
 
 
 def test_those_who_need_a_person_come_first_then_those_who_work_then_the_last_active() -> None:
-    found = picture(
+    hub_picture = picture(
         session("old", active_at=1), session("new", active_at=9), session("works", "working"),
         session("broken", "failed"), session("asks", "waiting"), session("away", archived=True),
     )  # fmt: skip
-    assert [row.id for row in found.overview().sessions] == ["asks", "works", "broken", "new", "old"]
+    assert [row.id for row in hub_picture.overview().sessions] == ["asks", "works", "broken", "new", "old"]
 
 
 def test_what_the_hub_tells_is_what_is_shown() -> None:
-    found = picture(session("a", tokens=Tokens(cost_usd=0.25)), session("b", tokens=Tokens(cost_usd=0.5)))
-    assert not found.apply(Beat())
+    hub_picture = picture(session("a", tokens=Tokens(cost_usd=0.25)), session("b", tokens=Tokens(cost_usd=0.5)))
+    assert not hub_picture.apply(Beat())
     for frame in (
         AskFrame(ask=ask("2", "a", 2.0)),
         AskFrame(ask=ask("1", "a", 1.0)),
@@ -42,10 +42,10 @@ def test_what_the_hub_tells_is_what_is_shown() -> None:
         PromptFrame(prompt=PromptView(id="p2", session="a", status="queued", place=2.0)),
         SessionFrame(session=session("a", "waiting", title="the shop", tokens=Tokens(cost_usd=0.25))),
     ):
-        assert found.apply(frame)
-    assert [each.id for each in found.asks_of("a")] == ["1", "2"]
-    assert [each.id for each in found.queue_of("a")] == ["p2", "p3"]
-    overview = found.overview()
+        assert hub_picture.apply(frame)
+    assert [each.id for each in hub_picture.asks_of("a")] == ["1", "2"]
+    assert [each.id for each in hub_picture.queue_of("a")] == ["p2", "p3"]
+    overview = hub_picture.overview()
     row = overview.sessions[0]
     assert (row.id, row.asks, row.queue, row.machine, row.online) == ("a", 2, 2, "laptop", True)
     assert (overview.totals.asks, overview.totals.queue, overview.totals.cost_usd) == (2, 2, 0.75)
@@ -53,16 +53,16 @@ def test_what_the_hub_tells_is_what_is_shown() -> None:
     assert (machine.sessions, machine.asks) == (2, 2)
 
     answered = AskRecord(id="1", session="a", ask=ask("1", "a").ask, digest="", status="answered")
-    found.apply(AskFrame(ask=answered))
-    found.apply(PromptFrame(prompt=PromptView(id="p2", session="a", status="cancelled")))
-    found.apply(NodeFrame(node=NodeView(id="n1", name="laptop", online=False)))
-    found.apply(GoneFrame(kind="session", id="b"))
-    (row,) = found.overview().sessions
+    hub_picture.apply(AskFrame(ask=answered))
+    hub_picture.apply(PromptFrame(prompt=PromptView(id="p2", session="a", status="cancelled")))
+    hub_picture.apply(NodeFrame(node=NodeView(id="n1", name="laptop", online=False)))
+    hub_picture.apply(GoneFrame(kind="session", id="b"))
+    (row,) = hub_picture.overview().sessions
     assert (row.asks, row.queue, row.cells(0.0)[2]) == (1, 1, "waiting (offline)")
 
 
 def test_words_are_looked_for_and_the_list_is_bounded() -> None:
-    found = picture(*(session(f"s{number}", title=f"task {number}") for number in range(MAX_ROWS + 20)))
-    assert len(found.overview().sessions) == MAX_ROWS
-    assert found.overview().totals.sessions == MAX_ROWS + 20
-    assert [row.id for row in found.overview("TASK 517 laptop").sessions] == ["s517"]
+    hub_picture = picture(*(session(f"s{number}", title=f"task {number}") for number in range(MAX_ROWS + 20)))
+    assert len(hub_picture.overview().sessions) == MAX_ROWS
+    assert hub_picture.overview().totals.sessions == MAX_ROWS + 20
+    assert [row.id for row in hub_picture.overview("TASK 517 laptop").sessions] == ["s517"]

@@ -24,31 +24,31 @@ async def document(shared: Running) -> dict[str, Any]:
 
 
 async def test_it_is_openapi_3_1(shared: Running) -> None:
-    found = await document(shared)
-    assert found["openapi"] == "3.1.0"
-    assert {"title", "version"} <= found["info"].keys()
-    schemas = found["components"]["schemas"]
+    openapi = await document(shared)
+    assert openapi["openapi"] == "3.1.0"
+    assert {"title", "version"} <= openapi["info"].keys()
+    schemas = openapi["components"]["schemas"]
     for schema in schemas.values():
         jsonschema.Draft202012Validator.check_schema(schema)
-    references = set(re.findall(r'"\$ref": ?"([^"]+)"', json.dumps(found)))
-    assert {one.removeprefix("#/components/schemas/") for one in references} <= schemas.keys()
-    for path, methods in found["paths"].items():
+    references = set(re.findall(r'"\$ref": ?"([^"]+)"', json.dumps(openapi)))
+    assert {reference.removeprefix("#/components/schemas/") for reference in references} <= schemas.keys()
+    for path, methods in openapi["paths"].items():
         for operation in methods.values():
-            named = {one["name"] for one in operation["parameters"] if one["in"] == "path"}
+            named = {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "path"}
             assert named == set(re.findall(r"\{([^}]+)\}", path))
             for answer in operation["responses"].values():
                 assert answer["description"]
 
 
 async def test_every_route_is_in_it_with_words_bodies_answers_and_problems(shared: Running) -> None:
-    said = (await document(shared))["paths"]
-    for route in [one for one in all_routes(shared.hub) if isinstance(one, Operation)]:
+    paths = (await document(shared))["paths"]
+    for route in [route for route in all_routes(shared.hub) if isinstance(route, Operation)]:
         for path in route.paths:
             if not path.startswith(("/api/v1/", "/metrics", "/healthz")):
                 continue
             if path in ("/api/v1/docs.js", "/api/v1/docs.css"):
                 continue  # of the page that shows the document
-            operation = said[path][route.method.lower()]
+            operation = paths[path][route.method.lower()]
             assert operation["summary"].endswith((".", "?")), path
             assert operation["operationId"]
             statuses = set(operation["responses"])
@@ -62,14 +62,16 @@ async def test_every_route_is_in_it_with_words_bodies_answers_and_problems(share
 
 
 async def test_operation_ids_are_unique(shared: Running) -> None:
-    said = (await document(shared))["paths"]
-    ids = [one["operationId"] for methods in said.values() for one in methods.values()]
+    paths = (await document(shared))["paths"]
+    ids = [operation["operationId"] for methods in paths.values() for operation in methods.values()]
     assert len(ids) == len(set(ids))
 
 
 async def test_open_doors_say_so(shared: Running) -> None:
-    said = (await document(shared))["paths"]
-    opened = {path for path, methods in said.items() for one in methods.values() if one.get("security") == []}
+    paths = (await document(shared))["paths"]
+    opened = {
+        path for path, methods in paths.items() for operation in methods.values() if operation.get("security") == []
+    }
     assert {"/healthz", "/api/v1/login", "/api/v1/pair"} <= opened
     assert "/api/v1/sessions" not in opened
 
@@ -79,10 +81,10 @@ async def test_every_problem_has_a_status() -> None:
 
 
 async def test_what_is_answered_is_what_is_said(shared: Running) -> None:
-    found = await document(shared)
-    schema = found["paths"]["/api/v1/nodes"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    openapi = await document(shared)
+    schema = openapi["paths"]["/api/v1/nodes"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     reply = (await shared.client.get("/api/v1/nodes")).json()
-    jsonschema.validate(reply, {**schema, "components": found["components"]})
+    jsonschema.validate(reply, {**schema, "components": openapi["components"]})
     msgspec.convert(reply, list[NodeView])
 
 

@@ -93,7 +93,7 @@ async def test_two_for_the_same_door_are_refused(shared: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "status", "found"),
+    ("query", "status", "expected"),
     [
         ("", 200, [False, "none", 5, None]),
         ("wide=true&word=a%20b+c&limit=9&kind=b", 200, [True, "a b c", 9, "b"]),
@@ -109,11 +109,11 @@ async def test_two_for_the_same_door_are_refused(shared: Running) -> None:
         ("&".join(f"a{number}=1" for number in range(101)), 400, "query"),
     ],
 )
-async def test_a_query_by_the_types_of_its_handler(shared: Running, query: str, status: int, found: object) -> None:
+async def test_a_query_by_the_types_of_its_handler(shared: Running, query: str, status: int, expected: object) -> None:
     async with serve(without_middleware(Application(shared.hub, ROUTES))) as bare, caller(bare.url) as client:
         reply = await client.get(f"{bare.url}/first?{query}")
         assert reply.status_code == status
-        assert (reply.json() if status == 200 else reply.json()["field"]) == found
+        assert (reply.json() if status == 200 else reply.json()["field"]) == expected
 
 
 async def test_what_a_query_must_say(shared: Running) -> None:

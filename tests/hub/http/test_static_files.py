@@ -47,14 +47,14 @@ async def test_assets_are_kept_for_good_and_the_document_is_asked_for(shared: Ru
     assert page.headers["cache-control"] == "no-cache"
     again = await shared.client.get("/", headers={"If-None-Match": page.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
-    found = re.findall(r'"(/assets/[^"]+)"', page.text)
-    assert len(found) >= 2
-    for path in found:
+    assets = re.findall(r'"(/assets/[^"]+)"', page.text)
+    assert len(assets) >= 2
+    for path in assets:
         assert (await shared.client.get(path)).headers["cache-control"] == IMMUTABLE
     worker = await shared.client.get("/sw.js")
     assert worker.headers["cache-control"] == "no-cache"
     assert "__SHELL" not in worker.text
-    for path in found:
+    for path in assets:
         assert path in worker.text, "it opens without a network"
 
 

@@ -14,8 +14,8 @@ from tieline.sessions.records import SESSIONS, SessionRecord
 
 @pytest.fixture(params=["sqlite", "nats"])
 async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[str, None]:
-    async with address(request.param, tmp_path / "bus") as found:
-        yield found
+    async with address(request.param, tmp_path / "bus") as url:
+        yield url
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ def documents(*seqs: int) -> list[Document]:
 
 
 def hits(file: SearchFile, match: str = "same") -> list[int]:
-    return [found.seq for found in file.search(match, before=0, since=0.0, until=0.0, limit=10)]
+    return [hit.seq for hit in file.search(match, before=0, since=0.0, until=0.0, limit=10)]
 
 
 def test_what_is_told_again_is_there_once(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ class Opened:
         there = {entry.key: msgspec.json.decode(entry.value, type=SessionRecord) for entry in entries}
         return (await self.search.search(query, sessions=there, **more)).hits  # type: ignore[arg-type]
 
-    async def found(self, query: str, **more: object) -> list[str]:
+    async def snippets(self, query: str, **more: object) -> list[str]:
         return ["".join(part.text for part in hit.snippet) for hit in await self.hits(query, **more)]
 
 
@@ -72,7 +72,7 @@ async def test_a_hit_says_where_it_stands(bus: Bus, tmp_path: Path) -> None:
             ("needle", True),
             ("</b> & more", False),
         ]
-        assert await index.found("words") == ["last words", "first words"], "the newest first"
+        assert await index.snippets("words") == ["last words", "first words"], "the newest first"
 
 
 async def test_every_kind_is_searched(file_bus: Bus, tmp_path: Path) -> None:
@@ -112,13 +112,13 @@ async def test_filters(file_bus: Bus, tmp_path: Path) -> None:
     await say(file_bus, "s2", "another thing")
     await EventLog(file_bus).append("s2", TurnStarted("a third thing"))
     async with opened(file_bus, tmp_path / "search.db") as index:
-        assert len(await index.found("thing")) == 3
-        assert await index.found("thing", agent="codex") == ["one thing"]
-        assert await index.found("thing", project="Site", kind="text") == ["another thing"]
-        assert await index.found("thing", session="s2", kind="prompt") == ["a third thing"]
-        assert await index.found("thing", since=4e9) == []
-        assert await index.found("thing", until=1.0) == []
-        assert len(await index.found("thing", since=1.0, until=4e9)) == 3
+        assert len(await index.snippets("thing")) == 3
+        assert await index.snippets("thing", agent="codex") == ["one thing"]
+        assert await index.snippets("thing", project="Site", kind="text") == ["another thing"]
+        assert await index.snippets("thing", session="s2", kind="prompt") == ["a third thing"]
+        assert await index.snippets("thing", since=4e9) == []
+        assert await index.snippets("thing", until=1.0) == []
+        assert len(await index.snippets("thing", since=1.0, until=4e9)) == 3
         first = await index.hits("thing", limit=2)
         assert [hit.id for hit in await index.hits("thing", before=first[-1].id)] == [first[-1].id - 1]
 
@@ -128,17 +128,17 @@ async def test_what_is_deleted_is_built_again(file_bus: Bus, tmp_path: Path) -> 
     await add_session(file_bus, "s1")
     await say(file_bus, "s1", "kept words")
     async with opened(file_bus, path) as index:
-        assert await index.found("kept") == ["kept words"]
+        assert await index.snippets("kept") == ["kept words"]
     assert path.stat().st_mode & 0o777 == 0o600
     search_file.remove(path)
     async with opened(file_bus, path) as index:
-        assert await index.found("kept") == ["kept words"]
+        assert await index.snippets("kept") == ["kept words"]
     path.write_bytes(b"not a database at all" * 100)
     async with opened(file_bus, path) as index:
-        assert await index.found("kept") == ["kept words"]
+        assert await index.snippets("kept") == ["kept words"]
     async with opened(file_bus, path, epoch="another log") as index:
         assert index.search.events.began == 0, "the cursors of another log mean nothing"
-        assert await index.found("kept") == ["kept words"]
+        assert await index.snippets("kept") == ["kept words"]
 
 
 @pytest.mark.slow
@@ -155,7 +155,7 @@ async def test_damage_while_it_runs_is_mended(file_bus: Bus, tmp_path: Path) -> 
         await eventually(lambda: not index.search.problem and index.search.events.began == 0, "it is not built again")
         await say(file_bus, "s1", "new words")
         await eventually(lambda: index.search.events.cursor > 0, "it is not fed again", timeout=60)
-        assert sorted(await index.found("words")) == ["kept words", "new words"]
+        assert sorted(await index.snippets("words")) == ["kept words", "new words"]
 
 
 @pytest.mark.parametrize("fault", ["a full disk", "a lock"])
@@ -165,7 +165,7 @@ async def test_no_rebuild_for(fault: str, file_bus: Bus, tmp_path: Path, monkeyp
     await add_session(file_bus, "s1")
     await say(file_bus, "s1", "kept words")
     async with opened(file_bus, path) as index:
-        assert await index.found("kept") == ["kept words"]
+        assert await index.snippets("kept") == ["kept words"]
     (seq,) = await say(file_bus, "s1", "new words " * 10_000)
     search = SearchIndex(file_bus, path, SessionLookup(file_bus, "here"))
     await search.open("e1")
@@ -199,13 +199,13 @@ async def test_what_is_removed_or_trimmed_leaves_the_index(file_bus: Bus, tmp_pa
     old = await say(file_bus, "s1", "an old secret", "another secret")
     await say(file_bus, "s2", "their secret")
     async with opened(file_bus, tmp_path / "search.db") as index:
-        assert len(await index.found("secret")) == 3
+        assert len(await index.snippets("secret")) == 3
         await file_bus.table(SESSIONS).delete("s2")
-        assert len(await index.found("secret")) == 2, "at once, before it is tidied"
+        assert len(await index.snippets("secret")) == 2, "at once, before it is tidied"
         assert await index.search.tidy() == 1
         await file_bus.trim("events.>", before=old[1])
         assert await index.search.tidy() == 1
-        assert await index.found("secret") == ["another secret"]
+        assert await index.snippets("secret") == ["another secret"]
         await file_bus.trim("events.>", keep=0)
         assert await index.search.tidy() == 1
     with closing(sqlite3.connect(tmp_path / "search.db")) as file, file:
@@ -246,7 +246,7 @@ async def test_killed_at_any_moment_each_thing_is_found_once(url: str, tmp_path:
             env={"PATH": "/usr/bin:/bin"},
             stdout=asyncio.subprocess.PIPE,
         )
-        said, _ = await asyncio.wait_for(process.communicate(), 120)
-        assert (process.returncode, said) == (-9, b""), moment
+        output, _ = await asyncio.wait_for(process.communicate(), 120)
+        assert (process.returncode, output) == (-9, b""), moment
     async with open_bus(url) as bus, opened(bus, path) as index:
-        assert sorted(await index.found("thing")) == sorted(f"thing {number}" for number in range(5) for _ in "12")
+        assert sorted(await index.snippets("thing")) == sorted(f"thing {number}" for number in range(5) for _ in "12")

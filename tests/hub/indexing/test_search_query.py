@@ -33,7 +33,7 @@ def table() -> Generator[sqlite3.Connection]:
         yield connection
 
 
-def found(table: sqlite3.Connection, query: str, *tags: str) -> list[int]:
+def matches(table: sqlite3.Connection, query: str, *tags: str) -> list[int]:
     expression = match_expression(query, tags)
     return [id for (id,) in table.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid", (expression,))]
 
@@ -63,12 +63,12 @@ def found(table: sqlite3.Connection, query: str, *tags: str) -> list[int]:
     ],
 )
 def test_what_a_query_finds(table: sqlite3.Connection, query: str, expected: list[int]) -> None:
-    assert found(table, query) == expected
+    assert matches(table, query) == expected
 
 
 def test_tags_are_no_words(table: sqlite3.Connection) -> None:
-    assert found(table, "connection", "k2") == [2]
-    assert found(table, "connection", "k3") == []
+    assert matches(table, "connection", "k2") == [2]
+    assert matches(table, "connection", "k3") == []
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ ACTIONS: dict[type[Action], tuple[AnyAction, list[str]]] = {
 }
 
 
-def found(event: AnyEvent) -> str:
+def text_of(event: AnyEvent) -> str:
     searched = of_event(encode(event))
     return searched.text if searched else ""
 
@@ -41,15 +41,15 @@ def found(event: AnyEvent) -> str:
 def test_of_each_action_its_words_and_of_its_tool_the_name(kind: type[Action]) -> None:
     action, words = ACTIONS[kind]
     for event in (ToolUse("c", "the_tool", action=action), Ask("a", "permission", "the_tool", action=action)):
-        lines = found(event)
+        lines = text_of(event)
         assert all(word in lines for word in [*words, "the_tool"]), lines
         assert "None" not in lines
 
 
 def test_of_a_long_text_both_ends() -> None:
     whole = "a" * HEAD + "z" * TAIL
-    assert found(ToolUse("c", "", action=Command(whole))) == whole
-    cut = found(ToolUse("c", "", action=Command("a" * HEAD + "m" + "z" * TAIL)))
+    assert text_of(ToolUse("c", "", action=Command(whole))) == whole
+    cut = text_of(ToolUse("c", "", action=Command("a" * HEAD + "m" + "z" * TAIL)))
     assert cut == f"{'a' * HEAD}\n…\n{'z' * TAIL}"
 
 

@@ -38,16 +38,16 @@ async def counter(bus: Bus) -> UsageCounter:
     return made
 
 
-async def counted(bus: Bus, one: UsageCounter | None = None) -> UsageCounter:
+async def counted(bus: Bus, usage: UsageCounter | None = None) -> UsageCounter:
     """All that is in the log by now."""
-    one = one or await counter(bus)
-    async with LogIndexer(bus, "events.>", (one,)) as indexer:
+    usage = usage or await counter(bus)
+    async with LogIndexer(bus, "events.>", (usage,)) as indexer:
         assert await indexer.sync(60)
-    return one
+    return usage
 
 
-async def report(one: UsageCounter, by: UsageBy = "day", **more: object) -> UsageReport:
-    return await one.report(by, sessions={}, time_zone=str(more.pop("time_zone", "UTC")), **more)  # type: ignore[arg-type]
+async def report(usage: UsageCounter, by: UsageBy = "day", **more: object) -> UsageReport:
+    return await usage.report(by, sessions={}, time_zone=str(more.pop("time_zone", "UTC")), **more)  # type: ignore[arg-type]
 
 
 async def test_turns_add_up_by_day_agent_project_and_session(bus: Bus) -> None:
@@ -121,7 +121,7 @@ async def test_several_hubs_count_the_same_rows(bus: Bus) -> None:
     for number in range(20):
         await ended(bus, "s1", turn(), NOON + number)
     counters = [await counter(bus) for _ in range(3)]
-    await asyncio.gather(*(counted(bus, one) for one in counters))
+    await asyncio.gather(*(counted(bus, counter) for counter in counters))
     assert (await report(counters[0])).total.turns == 20
 
 
@@ -185,8 +185,8 @@ async def test_killed_at_any_moment_each_turn_counts_once(url: str, monkeypatch:
             env={"PATH": "/usr/bin:/bin"},
             stdout=asyncio.subprocess.PIPE,
         )
-        said, _ = await asyncio.wait_for(process.communicate(), 120)
-        assert (process.returncode, said) == (-9, b""), moment
+        output, _ = await asyncio.wait_for(process.communicate(), 120)
+        assert (process.returncode, output) == (-9, b""), moment
         async with open_bus(url) as bus:
             await ended(bus, "s1", turn())
     async with open_bus(url) as bus:

@@ -93,8 +93,8 @@ async def test_nobody_answers_in_time(hub: Running) -> None:
     await hub.hub.nodes.register(NodeView(id="deaf"))
     with pytest.raises(NodeOffline, match="did not answer"):
         await hub.hub.dispatcher.dispatch("deaf", c.ListSessions(), by="me", wait_s=0.05)
-    told = await hub.hub.dispatcher.dispatch("deaf", c.AbortSession(session="s"), by="me", wait_s=0.05)
-    assert isinstance(told, CommandView) and told.state == "sent"
+    view = await hub.hub.dispatcher.dispatch("deaf", c.AbortSession(session="s"), by="me", wait_s=0.05)
+    assert isinstance(view, CommandView) and view.state == "sent"
 
 
 PUSH = c.PushBranch(session="s")
@@ -108,12 +108,12 @@ OUTCOMES = {
 
 @pytest.mark.parametrize("case", OUTCOMES)
 async def test_an_outcome_that_comes_late_is_shown(hub: Running, case: str) -> None:
-    command, said, done = OUTCOMES[case]
+    command, value, done = OUTCOMES[case]
     presence = await hub.hub.nodes.register(NodeView(id="n1", name="afar"))
     dispatcher = hub.hub.dispatcher
-    told = await dispatcher.dispatch("n1", command, by="me", id="late", wait_s=0.05)
-    assert isinstance(told, CommandView) and (told.state, told.outcome) == ("sent", None)
-    await dispatcher.handle_result(Result(id="late", value=msgspec.Raw(msgspec.json.encode(said))), "n1")
+    sent = await dispatcher.dispatch("n1", command, by="me", id="late", wait_s=0.05)
+    assert isinstance(sent, CommandView) and (sent.state, sent.outcome) == ("sent", None)
+    await dispatcher.handle_result(Result(id="late", value=msgspec.Raw(msgspec.json.encode(value))), "n1")
     view = await dispatcher.queue.get("late")
     assert view is not None and view.state == "applied"
     assert (view.outcome.done if view.outcome else None) == done
@@ -122,8 +122,8 @@ async def test_an_outcome_that_comes_late_is_shown(hub: Running, case: str) -> N
 
 async def test_what_another_node_says_about_a_command_is_not_believed(hub: Running) -> None:
     await hub.hub.nodes.register(NodeView(id="n1"))
-    told = await hub.hub.dispatcher.dispatch("n1", c.AbortSession(session="s"), by="me", id="mine", wait_s=0)
-    assert isinstance(told, CommandView)
+    view = await hub.hub.dispatcher.dispatch("n1", c.AbortSession(session="s"), by="me", id="mine", wait_s=0)
+    assert isinstance(view, CommandView)
     await hub.hub.dispatcher.handle_result(Result(id="mine"), "n2")
     assert await shown(hub, "mine", "sent")
     await hub.hub.dispatcher.handle_result(Result(id="mine"), "n1")
@@ -158,59 +158,66 @@ async def test_one_that_dies_is_told_of(caplog: pytest.LogCaptureFixture) -> Non
 @pytest.mark.slow
 async def test_any_hub_tells_any_node(nats_server: NatsServer, tmp_path: Path) -> None:
     """Two hubs on one NATS, a node of each in its process, and one that is joined to the first."""
-    async with on_nats(nats_server, tmp_path / "one", tmp_path / "two") as (one, two):
-        async with joined_to(one, tmp_path / "node", REPLIES) as node:
-            first, second = one.hub.dispatcher.local, two.hub.dispatcher.local
+    async with on_nats(nats_server, tmp_path / "one", tmp_path / "two") as (first_hub, second_hub):
+        async with joined_to(first_hub, tmp_path / "node", REPLIES) as node:
+            first, second = first_hub.hub.dispatcher.local, second_hub.hub.dispatcher.local
             assert first != second
-            for place, (told, cwd) in enumerate(((first, one.cwd), (second, two.cwd), (node.id, node.cwd))):
-                session = f"s{place}"
-                for teller in (one, two):
+            for number, (target, cwd) in enumerate(
+                ((first, first_hub.cwd), (second, second_hub.cwd), (node.id, node.cwd))
+            ):
+                session = f"s{number}"
+                for teller in (first_hub, second_hub):
                     create = c.CreateSession(session=session, agent="scripted", cwd=cwd, policy=FULL)
-                    made = await teller.hub.dispatcher.dispatch(told, create, by="me", wait_s=30)
+                    made = await teller.hub.dispatcher.dispatch(target, create, by="me", wait_s=30)
                     assert isinstance(made, Result) and made.refusal is None, made
-                    assert msgspec.json.decode(made.value)["node"] == told
-                    browsed = await teller.hub.dispatcher.dispatch(told, c.ListSessions(), by="me", wait_s=30)
+                    assert msgspec.json.decode(made.value)["node"] == target
+                    browsed = await teller.hub.dispatcher.dispatch(target, c.ListSessions(), by="me", wait_s=30)
                     assert isinstance(browsed, Result) and session.encode() in bytes(browsed.value)
                 prompt = c.SendPrompt(session=session, prompt="p", text="go")
-                sent = await two.hub.dispatcher.dispatch(told, prompt, by="me", wait_s=30)
+                sent = await second_hub.hub.dispatcher.dispatch(target, prompt, by="me", wait_s=30)
                 assert isinstance(sent, Result) and sent.refusal is None, sent
-                ended = await until_done(two.hub.bus, session)
+                ended = await until_done(second_hub.hub.bus, session)
                 assert sum(event.type == "turn_started" for event in ended) == 1
-            assert {view.id: view.online for view in await two.hub.nodes.all()} == {
+            assert {view.id: view.online for view in await second_hub.hub.nodes.all()} == {
                 first: True,
                 second: True,
                 node.id: True,
             }
-        await eventually(lambda: not two.hub.state.nodes[node.id].online, "it is still shown as online", timeout=30)
+        await eventually(
+            lambda: not second_hub.hub.state.nodes[node.id].online, "it is still shown as online", timeout=30
+        )
 
 
 @pytest.mark.slow
 async def test_a_node_moves_to_another_hub(nats_server: NatsServer, tmp_path: Path) -> None:
     """The hub it was at is gone; another one on the bus goes on exactly there."""
-    async with on_nats(nats_server, tmp_path / "one") as (one,), joined_to(one, tmp_path / "node", REPLIES) as node:
+    async with (
+        on_nats(nats_server, tmp_path / "one") as (old_hub,),
+        joined_to(old_hub, tmp_path / "node", REPLIES) as node,
+    ):
         create = c.CreateSession(session="s", agent="scripted", cwd=node.cwd, policy=FULL)
-        await one.hub.dispatcher.dispatch(node.id, create, by="me", wait_s=30)
-        await one.hub.dispatcher.dispatch(
+        await old_hub.hub.dispatcher.dispatch(node.id, create, by="me", wait_s=30)
+        await old_hub.hub.dispatcher.dispatch(
             node.id, c.SendPrompt(session="s", prompt="p0", text="go"), by="me", wait_s=30
         )
-        await until_done(one.hub.bus, "s")
-        async with on_nats(nats_server, tmp_path / "two") as (two,):
+        await until_done(old_hub.hub.bus, "s")
+        async with on_nats(nats_server, tmp_path / "two") as (new_hub,):
             link = node.link
-            link._url = link._url.replace(str(one.serving.port), str(two.serving.port))  # pyright: ignore[reportPrivateUsage]
-            taken = await two.hub.nodes.register(
-                await two.hub.nodes.get(node.id)
+            link._url = link._url.replace(str(old_hub.serving.port), str(new_hub.serving.port))  # pyright: ignore[reportPrivateUsage]
+            taken = await new_hub.hub.nodes.register(
+                await new_hub.hub.nodes.get(node.id)
             )  # its old link is told that it is over
 
             async def moved() -> bool:
-                entry = await two.hub.nodes.presence.get(node.id)
+                entry = await new_hub.hub.nodes.presence.get(node.id)
                 return entry is not None and entry.value != msgspec.json.encode(taken.value)
 
             await until(moved, "it did not come to the other hub")
-            sent = await two.hub.dispatcher.dispatch(
+            sent = await new_hub.hub.dispatcher.dispatch(
                 node.id, c.SendPrompt(session="s", prompt="p1", text="go"), by="me", wait_s=30
             )
             assert isinstance(sent, Result) and sent.refusal is None
-            await until_done(two.hub.bus, "s", 2)
-            ours = [record.data async for record in two.hub.bus.read("events.s", follow=False)]
+            await until_done(new_hub.hub.bus, "s", 2)
+            ours = [record.data async for record in new_hub.hub.bus.read("events.s", follow=False)]
             theirs = [record.data async for record in node.bus.read("events.s", follow=False)]
             assert ours == theirs

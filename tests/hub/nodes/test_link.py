@@ -232,16 +232,16 @@ def nonsense(chance: random.Random) -> bytes:
     ]  # fmt: skip
     data = bytearray(p.encode(chance.choice(good)))
     for _ in range(chance.choice((0, 0, 1, 2, 5))):
-        place = chance.randrange(len(data))
+        offset = chance.randrange(len(data))
         match chance.randrange(4):
             case 0:
-                data[place] = chance.randrange(256)
+                data[offset] = chance.randrange(256)
             case 1:
-                del data[place : place + chance.randrange(1, 9)]
+                del data[offset : offset + chance.randrange(1, 9)]
             case 2:
-                data[place:place] = chance.randbytes(chance.randrange(1, 9))
+                data[offset:offset] = chance.randbytes(chance.randrange(1, 9))
             case _:
-                data[place:place] = data[max(0, place - 9) : place]
+                data[offset:offset] = data[max(0, offset - 9) : offset]
         if not data:
             return b""
     return bytes(data)

@@ -42,7 +42,7 @@ async def test_comes_and_goes(bus: Bus, tmp_path: Path) -> None:
         assert (await nodes.get("n1")).online
         await presence.renew()
         await nodes.change("n1", home="/home/me")
-        assert [(one.id, one.home, one.online) for one in await nodes.all()] == [("n1", "/home/me", True)]
+        assert [(view.id, view.home, view.online) for view in await nodes.all()] == [("n1", "/home/me", True)]
         await presence.leave()
         assert not (await nodes.get("n1")).online
         await nodes.change("nobody", home="/")  # nothing happens
@@ -71,12 +71,12 @@ async def test_a_presence_that_ran_out_comes_back(bus: Bus, tmp_path: Path) -> N
 @pytest.mark.slow
 async def test_another_hub_that_dies(bus: Bus, tmp_path: Path) -> None:
     """Its nodes are shown as offline by those that are left, when the time of its word is up."""
-    async with NodeRegistry(bus, env(tmp_path / "one")) as one, NodeRegistry(bus, env(tmp_path / "two")) as two:
-        assert one.hub != two.hub
-        presence = await one.register(VIEW)
+    async with NodeRegistry(bus, env(tmp_path / "one")) as registry, NodeRegistry(bus, env(tmp_path / "two")) as other:
+        assert registry.hub != other.hub
+        presence = await registry.register(VIEW)
         value = msgspec.json.encode(presence.value)
-        await one.presence.put("n1", value, ttl=1)  # the last time that it said so
-        await offline(two, "n1")
+        await registry.presence.put("n1", value, ttl=1)  # the last time that it said so
+        await offline(other, "n1")
 
 
 async def test_ours_from_before_a_crash(bus: Bus, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ async def test_ours_from_before_a_crash(bus: Bus, tmp_path: Path) -> None:
     await table.put("n2", msgspec.json.encode(PresenceRecord(hub=hub, link="x", pid=os.getppid())), ttl=600)
     await table.put("n3", msgspec.json.encode(PresenceRecord(hub="another", link="x", pid=ended.pid)), ttl=600)
     async with NodeRegistry(bus, env(tmp_path)) as nodes:
-        assert {one.id: one.online for one in await nodes.all()} == {"n1": False, "n2": True, "n3": True}
+        assert {view.id: view.online for view in await nodes.all()} == {"n1": False, "n2": True, "n3": True}
 
 
 async def test_removed_with_what_is_shown_of_it(bus: Bus, tmp_path: Path) -> None:

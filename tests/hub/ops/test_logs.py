@@ -28,13 +28,13 @@ def test_json_in_the_file_and_words_on_the_terminal(tmp_path: Path) -> None:
         logging.getLogger("tieline.elsewhere").warning("old style %s", "Bearer abc.def")
         logging.getLogger("uvicorn.error").error("ASGI callable returned without completing handshake.")
         logger("hub").debug("not shown")
-    told = lines(tmp_path / "logs" / "hub.log")
-    assert [(one["event"], one["level"]) for one in told] == [
+    entries = lines(tmp_path / "logs" / "hub.log")
+    assert [(entry["event"], entry["level"]) for entry in entries] == [
         ("hello", "info"),
         (f"old style Bearer {REDACTED}", "warning"),
     ]
-    assert (told[0]["number"], told[0]["token"]) == (3, REDACTED)
-    assert told[0]["timestamp"].endswith("Z")
+    assert (entries[0]["number"], entries[0]["token"]) == (3, REDACTED)
+    assert entries[0]["timestamp"].endswith("Z")
     assert stat.S_IMODE((tmp_path / "logs" / "hub.log").stat().st_mode) == 0o600
     assert "hello" in terminal.getvalue()
     assert "number=3" in terminal.getvalue()
@@ -47,8 +47,8 @@ def test_what_libraries_log_is_among_it(tmp_path: Path, capfd: pytest.CaptureFix
     with Logs(tmp_path / "hub.log"):
         logging.getLogger("asyncio").error("never retrieved: %s", "Bearer abc.def")
         logging.getLogger("some.library").info("not shown")
-    (told,) = lines(tmp_path / "hub.log")
-    assert (told["event"], told["logger"]) == (f"never retrieved: Bearer {REDACTED}", "asyncio")
+    (entry,) = lines(tmp_path / "hub.log")
+    assert (entry["event"], entry["logger"]) == (f"never retrieved: Bearer {REDACTED}", "asyncio")
     assert capfd.readouterr().err == "", "the daemon's standard error is the file, in the raw"
 
 
@@ -61,9 +61,9 @@ def test_a_library_that_repeats_itself_does_not_fill_the_file(tmp_path: Path, mo
                 logging.getLogger("asyncio").error("socket.accept() out of system resource")
                 logger("hub").warning("each of ours counts", number=number)
             now += 61
-    told = [one["event"] for one in lines(tmp_path / "hub.log")]
-    assert told.count("socket.accept() out of system resource") == 3
-    assert told.count("each of ours counts") == 3000
+    events = [entry["event"] for entry in lines(tmp_path / "hub.log")]
+    assert events.count("socket.accept() out of system resource") == 3
+    assert events.count("each of ours counts") == 3000
 
 
 def test_a_full_file_gives_way_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,9 +95,9 @@ def test_tracebacks_are_kept_and_cleaned(tmp_path: Path) -> None:
             raise ValueError("with tl_abcdefghijklmnop inside")
         except ValueError as error:
             logger("hub").error("failed", exc_info=error)
-    told = lines(tmp_path / "hub.log")[0]
-    assert "ValueError" in told["exception"]
-    assert "tl_abc" not in told["exception"]
+    entry = lines(tmp_path / "hub.log")[0]
+    assert "ValueError" in entry["exception"]
+    assert "tl_abc" not in entry["exception"]
 
 
 @pytest.mark.parametrize(
@@ -142,10 +142,10 @@ async def test_a_whole_visit_leaves_no_secret_in_the_log(tmp_path: Path) -> None
             await hub.client.post("/api/v1/login", json={"secret": "a wrong secret"})
             await hub.client.get("/api/v1/me", headers={"Authorization": "Bearer tl_wrong_token_here"})
             secrets = [hub.token, offer["secret"], login.json()["key"]]
-    told = (tmp_path / "hub.log").read_text()
+    log_text = (tmp_path / "hub.log").read_text()
     requests = [line for line in lines(tmp_path / "hub.log") if line["event"] == "request"]
     assert len(requests) >= 6
     assert [line["why"] for line in requests if line["status"] == 401][-1].startswith("unknown or revoked token")
     assert all(line["id"] and line["path"] for line in requests)
     for secret in (*secrets, "private", "a wrong secret", "wrong_token"):
-        assert secret not in told
+        assert secret not in log_text

@@ -23,17 +23,19 @@ async def test_the_numbers_are_there_and_right(hub: Running) -> None:
     state = hub.hub.state
     await eventually(lambda: len(state.asks) == 1, "no ask came", timeout=30)
     await eventually(lambda: state.sessions[session].status == "waiting", "it does not wait", timeout=30)
-    await eventually(lambda: [one.status for one in state.prompts.values()] == ["running"], "nothing runs", timeout=30)
-    found = await read(hub)
-    assert found["tieline_asks_pending"][()] == 1
-    assert found["tieline_sessions"][(("status", "waiting"),)] == 1
-    assert found["tieline_prompts"][(("status", "running"),)] == 1
-    assert found["tieline_nodes"][(("state", "online"),)] == 1
-    assert found["tieline_streams"][()] == 0
-    assert found["tieline_bus_records"][()] > 0
-    assert found["tieline_bus_bytes"][()] > 0
+    await eventually(
+        lambda: [prompt.status for prompt in state.prompts.values()] == ["running"], "nothing runs", timeout=30
+    )
+    metrics = await read(hub)
+    assert metrics["tieline_asks_pending"][()] == 1
+    assert metrics["tieline_sessions"][(("status", "waiting"),)] == 1
+    assert metrics["tieline_prompts"][(("status", "running"),)] == 1
+    assert metrics["tieline_nodes"][(("state", "online"),)] == 1
+    assert metrics["tieline_streams"][()] == 0
+    assert metrics["tieline_bus_records"][()] > 0
+    assert metrics["tieline_bus_bytes"][()] > 0
     made = (("method", "POST"), ("route", "/api/v1/sessions"), ("status", "201"))
-    assert found["tieline_requests"][made] == 1
+    assert metrics["tieline_requests"][made] == 1
     await hub.client.post(f"/api/v1/sessions/{session}/abort")
     await eventually(lambda: not hub.hub.state.asks, "the ask stays", timeout=30)
     ended = 0

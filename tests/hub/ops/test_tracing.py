@@ -27,13 +27,15 @@ class Collector:
             import gzip
 
             body = gzip.decompress(body)
-        told = ExportTraceServiceRequest.FromString(body)
-        self.spans += [span for one in told.resource_spans for scope in one.scope_spans for span in scope.spans]
+        export = ExportTraceServiceRequest.FromString(body)
+        self.spans += [
+            span for resource in export.resource_spans for scope in resource.scope_spans for span in scope.spans
+        ]
         await request.respond(200, b"", "application/x-protobuf")
 
 
 def facts(span: Any) -> dict[str, str]:
-    return {one.key: one.value.string_value for one in span.attributes}
+    return {attribute.key: attribute.value.string_value for attribute in span.attributes}
 
 
 @pytest.mark.slow

@@ -47,10 +47,10 @@ async def test_a_phone_that_trusts_the_authority_pairs_over_tls(tmp_path: Path) 
         assert node["url"].startswith(hub.url), "a node does not trust the phones' authority"
         async with phone_client(tmp_path, status) as phone:
             origin = {"Origin": status.url}
-            found = await phone.post("/api/v1/login", json={"secret": offer["secret"]}, headers=origin)
-            assert found.status_code == 200 and found.json()["url"] == status.url
-            assert "strict-transport-security" not in found.headers, "this machine's name is of other servers too"
-            key = {"Authorization": f"Bearer {found.json()['key']}"}
+            response = await phone.post("/api/v1/login", json={"secret": offer["secret"]}, headers=origin)
+            assert response.status_code == 200 and response.json()["url"] == status.url
+            assert "strict-transport-security" not in response.headers, "this machine's name is of other servers too"
+            key = {"Authorization": f"Bearer {response.json()['key']}"}
             assert (await phone.get("/api/v1/sessions", headers=key)).status_code == 200
             assert (await phone.get("/api/v1/sessions")).status_code == 401
             foreign = await phone.get("/healthz", headers={"Origin": "https://evil.test"})
@@ -197,9 +197,9 @@ async def test_a_certificate_is_replaced_while_connections_stay_open(
 
         async def serial() -> str:
             _, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=context)
-            found = writer.get_extra_info("peercert")["serialNumber"]
+            serial_number = writer.get_extra_info("peercert")["serialNumber"]
             writer.close()
-            return found
+            return serial_number
 
         first = await serial()
         async with phone_client(tmp_path, status) as phone:

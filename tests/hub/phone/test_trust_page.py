@@ -26,19 +26,19 @@ async def answer(method: str, path: str) -> httpx.Response:
 
 
 async def test_it_gives_the_certificate_as_phones_expect_it() -> None:
-    found = await answer("GET", "/tieline.crt")
-    assert (found.status_code, found.content) == (200, CERTIFICATE)
-    assert found.headers["content-type"] == "application/x-x509-ca-cert"
+    response = await answer("GET", "/tieline.crt")
+    assert (response.status_code, response.content) == (200, CERTIFICATE)
+    assert response.headers["content-type"] == "application/x-x509-ca-cert"
 
 
 async def test_it_explains_and_shows_the_fingerprint() -> None:
-    found = await answer("GET", "/")
+    response = await answer("GET", "/")
     for words in ("iPhone", "Android", "Certificate Trust Settings", "CA certificate", fingerprint(CERTIFICATE)):
-        assert words in found.text
-    assert "<box>" not in found.text and "&lt;box&gt;" in found.text
-    policy = found.headers["content-security-policy"]
+        assert words in response.text
+    assert "<box>" not in response.text and "&lt;box&gt;" in response.text
+    policy = response.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "script-src" not in policy and "unsafe" not in policy
-    assert "<script" not in found.text and "https://192.0.2.7:8137" in found.text
+    assert "<script" not in response.text and "https://192.0.2.7:8137" in response.text
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ async def test_it_explains_and_shows_the_fingerprint() -> None:
     ],
 )
 async def test_nothing_of_the_hub_is_behind_it(method: str, path: str, status: int) -> None:
-    found = await answer(method, path)
-    assert found.status_code == status
-    assert method != "HEAD" or not found.content
+    response = await answer(method, path)
+    assert response.status_code == status
+    assert method != "HEAD" or not response.content
 
 
 async def test_its_connections_end_with_it() -> None:

@@ -79,10 +79,10 @@ class StandIn:
         import sys
 
         self.log = folder / f"{name}.log"
-        place = folder / "bin"
-        place.mkdir(exist_ok=True)
+        bin_folder = folder / "bin"
+        bin_folder.mkdir(exist_ok=True)
         code = textwrap.dedent(body) + (STAY if stay else "")
-        file = place / name
+        file = bin_folder / name
         file.write_text(STAND_IN.format(python=sys.executable, log=str(self.log), body=code))
         file.chmod(0o755)
 
@@ -157,8 +157,8 @@ async def allowed(hub: Running, phone: PhoneAccess) -> None:
     host = phone.url.removeprefix("https://")
     by_tunnel = {"Host": host}
     async with httpx.AsyncClient(base_url=hub.url, timeout=30.0, trust_env=False) as client:
-        found = await client.get("/healthz", headers={**by_tunnel, "Origin": phone.url})
-        assert found.status_code == 200 and found.headers["strict-transport-security"]
+        response = await client.get("/healthz", headers={**by_tunnel, "Origin": phone.url})
+        assert response.status_code == 200 and response.headers["strict-transport-security"]
         for other in (f"x.{host}", f"{host}:8443", host.partition(".")[2]):
             assert (await client.get("/healthz", headers={"Host": other})).status_code == 403, other
         for origin in (f"http://{host}", f"{phone.url}:8443", "https://evil.test"):
@@ -209,8 +209,8 @@ async def test_why_it_does_not_come_up_is_said(tmp_path: Path, way: str, body: s
     StandIn(tmp_path, PROGRAM[way], f"{status}{body}\nsys.exit(1)", stay=False)
     async with with_phone(tmp_path) as (hub, _):
         on_path(hub, tmp_path)
-        found = await set_up(hub, way)
-        assert found.state == "failed" and not found.url and words in found.problem, found
+        phone_status = await set_up(hub, way)
+        assert phone_status.state == "failed" and not phone_status.url and words in phone_status.problem, phone_status
 
 
 @pytest.mark.slow
@@ -221,8 +221,8 @@ async def test_tailscale_that_waits_for_a_person_says_what_for(tmp_path: Path, m
     StandIn(tmp_path, "tailscale", f'{status}print("{words}")')
     async with with_phone(tmp_path) as (hub, _):
         on_path(hub, tmp_path)
-        found = await set_up(hub, "tailscale")
-        assert "To enable, visit: https://login.tailscale.com/f/serve" in found.problem
+        phone_status = await set_up(hub, "tailscale")
+        assert "To enable, visit: https://login.tailscale.com/f/serve" in phone_status.problem
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,14 @@ def test_refused(text: str) -> None:
 
 
 def test_the_public_internet_is_fine() -> None:
-    one = endpoint_check.parse("https://push.example.com/send/abc?x=1")
-    assert (one.host, one.port, one.path, one.origin) == (
+    endpoint = endpoint_check.parse("https://push.example.com/send/abc?x=1")
+    assert (endpoint.host, endpoint.port, endpoint.path, endpoint.origin) == (
         "push.example.com",
         443,
         "/send/abc?x=1",
         "https://push.example.com",
     )
-    assert one.at("2a00::1") == "https://[2a00::1]:443/send/abc?x=1"
+    assert endpoint.at("2a00::1") == "https://[2a00::1]:443/send/abc?x=1"
     assert endpoint_check.parse("https://8.8.8.8:8443/x").origin == "https://8.8.8.8:8443"
 
 
@@ -71,14 +71,14 @@ def test_loopback_is_a_setting_of_tests() -> None:
 
 async def test_a_name_that_points_inside_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when only one of its addresses does: which one is taken is not for the name to say."""
-    found = ["93.184.216.34"]
+    addresses = ["93.184.216.34"]
 
     async def resolved(*_: Any, **__: Any) -> list[Any]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443)) for address in found]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443)) for address in addresses]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved)
-    one = endpoint_check.parse("https://push.example.com/x")
-    assert await endpoint_check.resolve(one) == "93.184.216.34"
-    found.append("10.0.0.1")
+    endpoint = endpoint_check.parse("https://push.example.com/x")
+    assert await endpoint_check.resolve(endpoint) == "93.184.216.34"
+    addresses.append("10.0.0.1")
     with pytest.raises(RequestRefused, match="public internet"):
-        await endpoint_check.resolve(one)
+        await endpoint_check.resolve(endpoint)

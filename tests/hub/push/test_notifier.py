@@ -37,14 +37,14 @@ async def pushing(bus: Bus, home: Path, service: PushService) -> AsyncGenerator[
 
 @pytest.fixture
 async def service() -> AsyncGenerator[PushService]:
-    async with push_service() as one:
-        yield one
+    async with push_service() as service:
+        yield service
 
 
 @pytest.fixture
 async def hub(tmp_path: Path, service: PushService) -> AsyncGenerator[Served]:
-    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, pushing(bus, tmp_path, service) as one:
-        yield one
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, pushing(bus, tmp_path, service) as hub:
+        yield hub
 
 
 async def call(hub: Served, method: str, path: str, body: Any = None, token: str = "") -> httpx2.Response:
@@ -135,9 +135,9 @@ async def test_a_team_tells_when_people_are_needed_and_its_members_turns_are_not
     await now(rounds=3, status="ended", reason="done, says one")
     await EventLog(hub.bus).append("s1", Done("success", text="on its own, after the end"))
     posts = await service.until(4)
-    said = [(post.notice["kind"], post.notice["title"]) for post in posts]
+    notices = [(post.notice["kind"], post.notice["title"]) for post in posts]
     wanted = ["shop waits for alice", "shop waits for alice", "shop has ended"]
-    assert sorted(said) == sorted([*(("team", title) for title in wanted), ("turn", "An agent is done")])
+    assert sorted(notices) == sorted([*(("team", title) for title in wanted), ("turn", "An agent is done")])
     await now(rounds=4)
     await now(rounds=4, status="ended", reason="enough", ended_by="alice")
     await ask(hub.bus)
@@ -161,11 +161,11 @@ async def test_a_machine_that_comes_back_in_time_is_no_news(hub: Served, service
 
 async def test_not_while_somebody_looks(hub: Served, service: PushService) -> None:
     await subscribe(hub, service)
-    async with client(hub) as one:
-        await one.subscribe(visible=True)
+    async with client(hub) as stream:
+        await stream.subscribe(visible=True)
         await ask(hub.bus, "seen")
         await decided(hub.bus, "ask.seen")
-        await one.say("visible", visible=False)
+        await stream.say("visible", visible=False)
         await eventually(lambda: hub.hub.fanout.visible == 0, "still visible", timeout=BOUND_S)
         await ask(hub.bus, "unseen")
         assert [post.notice["ask"] for post in await service.until(1)] == ["unseen"]
@@ -200,8 +200,8 @@ async def test_two_hubs_push_once_and_know_who_looks_at_the_other(tmp_path: Path
         for number in range(3):
             await ask(bus, f"a{number}")
         assert sorted(post.notice["ask"] for post in await service.until(3)) == ["a0", "a1", "a2"]
-        async with client(other) as one:
-            await one.subscribe(visible=True)
+        async with client(other) as stream:
+            await stream.subscribe(visible=True)
             await until(hub.hub.push.visible)
             await ask(bus, "seen")
             await decided(bus, "ask.seen")
@@ -246,11 +246,13 @@ async def test_the_routes(hub: Served, service: PushService) -> None:
     again = (await call(hub, "POST", "subscriptions", browser.body(content=True))).json()
     assert again["id"] == made["id"]
     listed = (await call(hub, "GET", "subscriptions")).json()
-    assert [(one["id"], one["content"], one["service"]) for one in listed] == [(made["id"], True, "127.0.0.1")]
+    assert [(subscription["id"], subscription["content"], subscription["service"]) for subscription in listed] == [
+        (made["id"], True, "127.0.0.1")
+    ]
     assert (await call(hub, "GET", "subscriptions", token=other)).json() == []
     assert (await call(hub, "DELETE", f"subscriptions/{made['id']}", token=other)).status_code == 404
-    async with client(hub) as one:
-        await one.subscribe(visible=True)  # a test is sent whoever looks
+    async with client(hub) as stream:
+        await stream.subscribe(visible=True)  # a test is sent whoever looks
         assert (await call(hub, "POST", "test")).json() == {"sent": 1}
     assert service.posts[0].notice["kind"] == "test"
     service.answers = {"/push/0": [403]}
@@ -282,7 +284,7 @@ async def test_bad_subscriptions_are_named(hub: Served, service: PushService) ->
 
 async def test_a_device_has_only_so_many(hub: Served, service: PushService) -> None:
     ids = [(await subscribe(hub, service))["id"] for _ in range(12)]
-    assert [one.id for one in hub.hub.push.subscriptions.of(hub.device)] == ids[2:]
+    assert [subscription.id for subscription in hub.hub.push.subscriptions.of(hub.device)] == ids[2:]
 
 
 @pytest.mark.parametrize("library", ["pywebpush", "py_vapid"])
@@ -299,10 +301,10 @@ async def test_without_the_library_it_says_what_to_install(
 async def decided(bus: Bus, fact: str) -> None:
     """Until a hub has decided about it."""
 
-    async def found() -> bool:
+    async def is_decided() -> bool:
         return await bus.table("pushed").get(fact) is not None
 
-    await until(found)
+    await until(is_decided)
 
 
 async def until(holds: Callable[[], Awaitable[bool]], wanted: bool = True) -> None:

@@ -52,9 +52,9 @@ FACTS: list[PushTrigger] = [ASK, TURN, NODE, MESSAGES, WAITS, OVER]
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: type(fact).__name__)
 @pytest.mark.parametrize(("visible", "live", "pushed"), list(itertools.product((False, True), repeat=3)))
 def test_only_news_that_nobody_sees(fact: PushTrigger, visible: bool, live: bool, pushed: bool) -> None:
-    found = decide(fact, subscriptions=[QUIET, OPEN], visible=visible, live=live, pushed=pushed, now=NOW)
+    pushes = decide(fact, subscriptions=[QUIET, OPEN], visible=visible, live=live, pushed=pushed, now=NOW)
     wanted = not visible and live and not pushed
-    assert [push.subscription for push in found] == ([QUIET, OPEN] if wanted else [])
+    assert [push.subscription for push in pushes] == ([QUIET, OPEN] if wanted else [])
 
 
 def test_nobody_subscribed_nothing_pushed() -> None:
@@ -72,9 +72,9 @@ def test_no_content_unless_it_is_wanted(fact: PushTrigger) -> None:
 
 def actions(fact: PushTrigger, *, content: bool = True) -> list[str]:
     made = notice(fact, content=content, now=NOW)
-    found = [one.action for one in made.actions]
-    assert made.allow == ("allow" in found)
-    return found
+    offered = [action.action for action in made.actions]
+    assert made.allow == ("allow" in offered)
+    return offered
 
 
 def test_it_can_be_allowed_only_where_all_of_it_is_read() -> None:
@@ -150,13 +150,13 @@ def test_long_content_is_one_line() -> None:
 
 
 def test_messages_that_wait_name_the_agent_and_the_sender() -> None:
-    told = notice(MESSAGES, content=False, now=NOW)
-    assert (told.kind, told.title, told.tag) == ("message", "2 messages wait for reviewer", "member-mb-1")
-    assert told.body == "laptop · from alice"
+    shown = notice(MESSAGES, content=False, now=NOW)
+    assert (shown.kind, shown.title, shown.tag) == ("message", "2 messages wait for reviewer", "member-mb-1")
+    assert shown.body == "laptop · from alice"
 
 
 def test_a_team_says_whom_it_waits_for_and_later_that_it_is_over() -> None:
-    told = notice(WAITS, content=False, now=NOW)
-    assert (told.kind, told.team, told.title, told.body) == ("team", "t1", "shop waits for alice", "")
+    shown = notice(WAITS, content=False, now=NOW)
+    assert (shown.kind, shown.team, shown.title, shown.body) == ("team", "t1", "shop waits for alice", "")
     assert notice(OVER, content=False, now=NOW).title == "shop has ended"
-    assert notice(replace(OVER, team="t1"), content=False, now=NOW).tag == told.tag
+    assert notice(replace(OVER, team="t1"), content=False, now=NOW).tag == shown.tag

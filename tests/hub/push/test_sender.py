@@ -39,10 +39,12 @@ async def test_whose_certificate_counts(
     ):
         service.public_key = await courier.key()
         browser = service.browser()
-        one = triggers.Subscription(id="1", device="owner", endpoint=browser.endpoint, **browser.body()["keys"])
+        subscription = triggers.Subscription(
+            id="1", device="owner", endpoint=browser.endpoint, **browser.body()["keys"]
+        )
         notice = triggers.test_notice(time.time())
-        told = await courier.send(triggers.Push(subscription=one, notice=notice, ttl_s=60, urgency="high"))
-        assert (told.state, called) == (state, ["localhost"]), told
+        outcome = await courier.send(triggers.Push(subscription=subscription, notice=notice, ttl_s=60, urgency="high"))
+        assert (outcome.state, called) == (state, ["localhost"]), outcome
         assert [post.notice["kind"] for post in service.posts] == (["test"] if state == "sent" else [])
         assert len(service.tries) == len(service.posts), "something was said to a stranger"
 

@@ -95,8 +95,8 @@ OFFERED: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
 
 @pytest.mark.parametrize("case", OFFERED)
 def test_what_is_offered(case: str) -> None:
-    found, expected = OFFERED[case]
-    assert found == expected
+    choices, expected = OFFERED[case]
+    assert choices == expected
 
 
 def test_only_permissions() -> None:

@@ -23,13 +23,13 @@ from tieline.testing.cli_process import CliProcess
 KILLS = 4
 
 
-async def decided(client: Client, place: Path) -> list[str]:
+async def decided(client: Client, folder: Path) -> list[str]:
     """Who decides what a new session asks."""
 
     def refuse(ask: Ask) -> bool:
         return False
 
-    session = NewSession(agent="bot", cwd=str(place), policy="ask")
+    session = NewSession(agent="bot", cwd=str(folder), policy="ask")
     events: list[Event] = [event async for event in client.turn(session, "go", on_ask=refuse)]
     return ["rule" if event.rule else "person" for event in events if isinstance(event, Answer)]
 
@@ -67,15 +67,17 @@ async def test_two_hubs_on_one_nats_server(tmp_path: Path) -> None:
             (tmp_path / name).mkdir()
             bus = await stack.enter_async_context(open_bus(server))
             hubs.append(await stack.enter_async_context(running(tmp_path / name, bus=bus)))
-        one, two = hubs
-        made = await add(one, match="prefix", pattern="true")
-        session = await prompt(two, Run("true x"))
-        assert [answer.rule for answer in await answers(two, session)] == [made["id"]], "made at one, it holds at both"
-        shown = (await one.client.get(f"/api/v1/rules/{made['id']}")).json()
+        first, second = hubs
+        made = await add(first, match="prefix", pattern="true")
+        session = await prompt(second, Run("true x"))
+        assert [answer.rule for answer in await answers(second, session)] == [made["id"]], (
+            "made at one, it holds at both"
+        )
+        shown = (await first.client.get(f"/api/v1/rules/{made['id']}")).json()
         assert (shown["uses"], shown["waiting"]) == (1, [])
-        assert (await two.client.delete(f"/api/v1/rules/{made['id']}")).status_code == 200
-        session = await prompt(one, Run("true x"))
-        await answer(one, session, "deny")
+        assert (await second.client.delete(f"/api/v1/rules/{made['id']}")).status_code == 200
+        session = await prompt(first, Run("true x"))
+        await answer(first, session, "deny")
         again = await asyncio.gather(
             *(hub.client.post("/api/v1/rules", json={"match": "exact", "pattern": "x", "id": "r1"}) for hub in hubs)
         )

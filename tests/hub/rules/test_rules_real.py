@@ -59,13 +59,13 @@ async def test_a_command_by_its_first_words(name: str, tmp_path: Path) -> None:
         made = await add(hub, **rule)
         await answer(hub, first, "allow")
         second = await agent.asks(Run("echo unit two"))
-        assert [(one.by, one.rule) for one in await answers(hub, second)] == [("rule", made["id"])]
+        assert [(answer.by, answer.rule) for answer in await answers(hub, second)] == [("rule", made["id"])]
         assert "unit two" in agent.rig.heard(), "it ran"
         trick = await agent.asks(Run("echo unit; touch escaped"))
         await answer(hub, trick, "deny")
         assert not Path(hub.cwd, "escaped").exists()
         denied = await agent.asks(Run("echo unit three"), policy=Policy(shell="deny"))
-        assert all(one.by != "rule" for one in await answers(hub, denied))
+        assert all(answer.by != "rule" for answer in await answers(hub, denied))
         await hub.client.delete(f"/api/v1/rules/{made['id']}")
         third = await agent.asks(Run("echo unit four"))
         await answer(hub, third, "deny")
@@ -74,17 +74,17 @@ async def test_a_command_by_its_first_words(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", RIGS)
 async def test_an_edit_by_its_path(name: str, tmp_path: Path) -> None:
     async with real_agent(name, tmp_path.resolve()) as agent:
-        hub, place = agent.hub, Path(agent.hub.cwd)
-        (place / "src").mkdir()
-        first = await agent.asks(Write(str(place / "src/a.txt"), "one\n"))
+        hub, folder = agent.hub, Path(agent.hub.cwd)
+        (folder / "src").mkdir()
+        first = await agent.asks(Write(str(folder / "src/a.txt"), "one\n"))
         ask = await pending(hub.manager, first)
         choices = (await hub.client.get(f"/api/v1/asks/{ask}/rule-choices")).json()
-        (rule,) = (choice["rule"] for choice in choices if choice["rule"]["pattern"] == f"{place}/src/")
+        (rule,) = (choice["rule"] for choice in choices if choice["rule"]["pattern"] == f"{folder}/src/")
         await add(hub, **rule)
         await answer(hub, first, "allow")
-        second = await agent.asks(Write(str(place / "src/b.txt"), "two\n"))
-        assert [one.by for one in await answers(hub, second)] == ["rule"]
-        assert (place / "src/b.txt").read_text() == "two\n"
-        other = await agent.asks(Write(str(place / "c.txt"), "three\n"))
+        second = await agent.asks(Write(str(folder / "src/b.txt"), "two\n"))
+        assert [answer.by for answer in await answers(hub, second)] == ["rule"]
+        assert (folder / "src/b.txt").read_text() == "two\n"
+        other = await agent.asks(Write(str(folder / "c.txt"), "three\n"))
         await answer(hub, other, "deny")
-        assert not (place / "c.txt").exists()
+        assert not (folder / "c.txt").exists()

@@ -62,14 +62,14 @@ PAGE = re.compile(
 
 def every_door(routes: Iterable[Operation | AsgiRoute]) -> list[tuple[str, str]]:
     """Method and path of each; plain ASGI ones are asked in every way."""
-    found: set[tuple[str, str]] = set()
+    doors: set[tuple[str, str]] = set()
     for route in routes:
         if isinstance(route, AsgiRoute):
-            found |= {(method, route.path) for method in ("GET", "POST", "DELETE", WEBSOCKET)}
+            doors |= {(method, route.path) for method in ("GET", "POST", "DELETE", WEBSOCKET)}
         else:
             paths = [re.sub(r"\{[^}]*\}", "x", path) for path in route.paths]
-            found |= {(method, path) for method in (route.method, "OPTIONS") for path in paths}
-    return sorted(found)
+            doors |= {(method, path) for method in (route.method, "OPTIONS") for path in paths}
+    return sorted(doors)
 
 
 class Stranger(Struct, frozen=True):
@@ -143,11 +143,11 @@ def may_be_open(method: str, path: str, stranger: Stranger) -> bool:
 
 
 async def test_every_route_and_upgrade_is_guarded(shared: Running, stranger: Stranger) -> None:
-    found = every_door(all_routes(shared.hub))
-    assert len(found) > 60
+    doors = every_door(all_routes(shared.hub))
+    assert len(doors) > 60
     opened = [
         (method, path, status)
-        for method, path in found
+        for method, path in doors
         if not may_be_open(method, path, stranger)
         and (status := await stranger.knock(shared.url, method, path)) not in (stranger.refused, 403)
     ]
@@ -156,7 +156,7 @@ async def test_every_route_and_upgrade_is_guarded(shared: Running, stranger: Str
 
 async def test_every_api_route_is_asked_of_strangers(shared: Running) -> None:
     """The list is not empty by mistake: what everybody knows is in it."""
-    found = every_door(all_routes(shared.hub))
+    doors = every_door(all_routes(shared.hub))
     for door in (
         ("POST", "/api/v1/sessions"),
         ("DELETE", "/api/v1/devices/x"),
@@ -164,7 +164,7 @@ async def test_every_api_route_is_asked_of_strangers(shared: Running) -> None:
         (WEBSOCKET, "/api/v1/link"),
         ("GET", "/metrics"),
     ):
-        assert door in found
+        assert door in doors
 
 
 async def test_the_check_sees_a_new_unguarded_door(shared: Running, stranger: Stranger, tmp_path: Path) -> None:
@@ -207,9 +207,9 @@ async def test_what_is_open_is_named_alike(shared: Running) -> None:
 
 
 async def test_the_page_is_the_same_for_everybody(shared: Running, stranger: Stranger) -> None:
-    found = [path for method, path in every_door(all_routes(shared.hub)) if method == "GET" and PAGE.fullmatch(path)]
+    paths = [path for method, path in every_door(all_routes(shared.hub)) if method == "GET" and PAGE.fullmatch(path)]
     async with stranger.client(shared.url) as client:
-        for path in found:
+        for path in paths:
             own, foreign = await shared.client.get(path), await client.get(path)
             assert own.status_code == foreign.status_code, path
             assert own.status_code != 200 or own.content == foreign.content, path

@@ -25,9 +25,9 @@ async def lines(hub: Running, **query: Any) -> list[AuditLine]:
 
 
 async def latest(hub: Running, what: str, **details: str) -> AuditLine:
-    found = [one for one in await lines(hub, kind=what) if details.items() <= dict(one.details).items()]
-    assert found, (what, details)
-    return found[0]
+    audit_lines = [line for line in await lines(hub, kind=what) if details.items() <= dict(line.details).items()]
+    assert audit_lines, (what, details)
+    return audit_lines[0]
 
 
 async def test_pairing_signing_in_and_revoking_leave_lines(shared: Running) -> None:
@@ -72,9 +72,9 @@ async def test_decisions_and_policies_leave_lines(shared: Running) -> None:
     await shared.client.post(f"/api/v1/sessions/{session['id']}/prompts", json={"text": "go"})
     await eventually(lambda: any(ask.session == session["id"] for ask in shared.hub.state.asks.values()), "no ask")
     (ask,) = [ask for ask in shared.hub.state.asks.values() if ask.session == session["id"]]
-    assert not [one for one in await lines(shared, kind="decision") if one.details["session"] == session["id"]]
-    said = await shared.client.post(f"/api/v1/asks/{ask.id}/answer", json={"decision": "deny"})
-    assert said.status_code == 200
+    assert not [line for line in await lines(shared, kind="decision") if line.details["session"] == session["id"]]
+    response = await shared.client.post(f"/api/v1/asks/{ask.id}/answer", json={"decision": "deny"})
+    assert response.status_code == 200
     await eventually(lambda: "decision" in paths.audit_file(shared.env).read_text(), "no line")
     decided = await latest(shared, "decision", session=session["id"])
     assert (decided.who, decided.details["decision"], decided.details["ask"]) == ("owner", "deny", ask.id)
@@ -93,18 +93,22 @@ async def test_a_stranger_who_is_refused_a_thousand_times_is_two_lines(tmp_path:
         await audit.flush()
         assert len(file.read_text().splitlines()) < 2 + 2 * audit_module.MAX_WINDOWS
     async with AuditLog(file) as audit:
-        found = await audit.read(kind="refusal", limit=1000)
-        assert sum(one.count for one in found) == 2000
-        assert [one.who for one in await audit.read(kind="decision")] == ["owner"]
+        refusals = await audit.read(kind="refusal", limit=1000)
+        assert sum(refusal.count for refusal in refusals) == 2000
+        assert [line.who for line in await audit.read(kind="decision")] == ["owner"]
 
 
 async def test_refusals_by_the_middleware_are_told(shared: Running) -> None:
     async with caller(shared.url, "tl_wrong") as stranger:
         for _ in range(5):
             assert (await stranger.get("/api/v1/sessions")).status_code == 401
-    found = [one for one in await lines(shared, kind="refusal") if "unknown or revoked" in one.details["why"]]
-    assert len(found) == 1
-    assert (found[0].who, found[0].via, found[0].details["request"]) == ("", "127.0.0.1", "GET /api/v1/sessions")
+    refusals = [line for line in await lines(shared, kind="refusal") if "unknown or revoked" in line.details["why"]]
+    assert len(refusals) == 1
+    assert (refusals[0].who, refusals[0].via, refusals[0].details["request"]) == (
+        "",
+        "127.0.0.1",
+        "GET /api/v1/sessions",
+    )
 
 
 async def test_pages_hang_together(tmp_path: Path) -> None:
@@ -115,7 +119,7 @@ async def test_pages_hang_together(tmp_path: Path) -> None:
         before = 0
         while page := await audit.read(before=before, limit=10):
             before = page[-1].seq
-            seen += [one.who for one in page]
+            seen += [line.who for line in page]
         assert seen == [f"device {n}" for n in reversed(range(25))]
         assert await audit.read(since=time.time() + 60) == []
 
@@ -129,7 +133,7 @@ async def test_lines_end_by_age_and_by_size_and_torn_ones_do_no_harm(
     file.write_bytes(b"\n".join(map(msgspec.json.encode, (old, young))) + b'\n{"seq":9,"at":1')
     async with AuditLog(file) as audit:
         audit.record("sign-in", "new", "here")
-        assert [(one.who, one.seq) for one in await audit.read()] == [("new", 9), ("young", 8)]
+        assert [(line.who, line.seq) for line in await audit.read()] == [("new", 9), ("young", 8)]
     assert b"old" not in file.read_bytes()
     monkeypatch.setattr(audit_module, "MAX_BYTES", 4096)
     async with AuditLog(file) as audit:
@@ -147,8 +151,8 @@ async def test_a_disk_that_takes_nothing_loses_nothing(tmp_path: Path) -> None:
         audit.record("code", "owner", "here", file="plugin.py")
         await audit.flush()
         folder.unlink()
-        assert [one.what for one in await audit.read()] == ["code"]
-    assert [one.name for one in folder.iterdir()] == ["audit.jsonl"]
+        assert [line.what for line in await audit.read()] == ["code"]
+    assert [file.name for file in folder.iterdir()] == ["audit.jsonl"]
 
 
 async def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:

@@ -24,20 +24,20 @@ async def bus(tmp_path: Path) -> AsyncGenerator[Bus]:
 
 async def chain(devices: Devices) -> list[Device]:
     """The owner let in a phone, it a laptop, that a tablet; and beside them a desk."""
-    found: list[Device] = []
+    claimed: list[Device] = []
     for name in ("phone", "laptop", "tablet", "desk"):
-        by = found[-1].id if found and name != "desk" else "owner"
+        by = claimed[-1].id if claimed and name != "desk" else "owner"
         secret, _ = await devices.offer("client", name=name, by=by)
-        found.append((await devices.claim(secret, ("client",)))[0])
-    return found
+        claimed.append((await devices.claim(secret, ("client",)))[0])
+    return claimed
 
 
 async def test_who_let_whom_in_is_kept(bus: Bus) -> None:
     async with Devices(bus) as devices:
         phone, laptop, tablet, desk = await chain(devices)
-        assert [one.by for one in (phone, laptop, tablet, desk)] == ["owner", phone.id, laptop.id, "owner"]
+        assert [device.by for device in (phone, laptop, tablet, desk)] == ["owner", phone.id, laptop.id, "owner"]
     async with Devices(bus) as devices:
-        assert {one.name: one.by for one in devices.list()}["tablet"] == laptop.id
+        assert {device.name: device.by for device in devices.list()}["tablet"] == laptop.id
         assert devices.paired_by(phone.id) == (laptop.id, tablet.id)
         assert devices.paired_by(desk.id) == ()
 
@@ -59,18 +59,18 @@ async def test_unused_for_ninety_days_means_out(bus: Bus) -> None:
         old, key = await devices.add("client", "old")
         used, used_key = await devices.add("client", "used")
         open_, _ = await devices.add("client", "connected for months")
-    for one, ago in ((old, UNUSED_S + 60), (used, UNUSED_S - 3600), (open_, UNUSED_S + 60)):
+    for device, ago in ((old, UNUSED_S + 60), (used, UNUSED_S - 3600), (open_, UNUSED_S + 60)):
         past = time.time() - ago
-        aged = msgspec.structs.replace(one, created_at=past, seen_at=past)
-        await bus.table("devices").put(one.id, msgspec.json.encode(aged))
+        aged = msgspec.structs.replace(device, created_at=past, seen_at=past)
+        await bus.table("devices").put(device.id, msgspec.json.encode(aged))
     async with Devices(bus) as devices:
         devices.on_expired = expired.append
         closed = devices.connected(open_.id)
         assert devices.device_of(key) is None, "also before anybody has looked"
         assert devices.device_of(used_key) is not None
         await devices.expire()
-        assert [one.name for one in expired] == ["old"]
-        assert {one.name for one in devices.list()} == {"used", "connected for months"}
+        assert [device.name for device in expired] == ["old"]
+        assert {device.name for device in devices.list()} == {"used", "connected for months"}
         closed()
         await devices.expire()
         assert len(devices.list()) == 2, "its time counts from when it was here last"
@@ -79,14 +79,14 @@ async def test_unused_for_ninety_days_means_out(bus: Bus) -> None:
 async def test_revoking_takes_along_what_it_let_in(hub: Running) -> None:
     phone, laptop, tablet, desk = await chain(hub.hub.devices)
     listed = (await hub.client.get("/api/v1/devices")).json()
-    assert {one["id"]: one.get("by") for one in listed}[tablet.id] == laptop.id
+    assert {device["id"]: device.get("by") for device in listed}[tablet.id] == laptop.id
     assert (await hub.client.delete(f"/api/v1/devices/{phone.id}", params={"let_in": "true"})).status_code == 204
-    left = {one["id"] for one in (await hub.client.get("/api/v1/devices")).json()}
+    left = {device["id"] for device in (await hub.client.get("/api/v1/devices")).json()}
     assert desk.id in left and not left & {phone.id, laptop.id, tablet.id}
     lines = msgspec.json.decode(
         (await hub.client.get("/api/v1/audit", params={"kind": "revoke"})).content, type=list[AuditLine]
     )
-    assert [one.details["device"].split(" (")[0] for one in lines] == ["tablet", "laptop", "phone"]
+    assert [line.details["device"].split(" (")[0] for line in lines] == ["tablet", "laptop", "phone"]
 
 
 async def test_without_a_word_only_the_one(hub: Running) -> None:

@@ -143,7 +143,7 @@ async def test_a_strangers_keys_cost_nothing(hub: Running, monkeypatch: pytest.M
     file = Path(hub.env["TIELINE_HOME"]).parent / "bus.db"
 
     def size() -> int:
-        return sum(one.stat().st_size for one in file.parent.glob("bus.db*"))
+        return sum(path.stat().st_size for path in file.parent.glob("bus.db*"))
 
     before = size()
     async with caller(hub.url) as stranger:
@@ -171,13 +171,13 @@ async def test_a_retry_after_too_many_is_not_refused_for_a_day(hub: Running) -> 
 async def test_whoever_comes_second_waits_and_a_failure_lets_them_try(once: IdempotencyStore) -> None:
     app = App()
     app.hold.clear()
-    one = asyncio.create_task(once.run("id", "digest", app, private=False))
+    first = asyncio.create_task(once.run("id", "digest", app, private=False))
     await app.called.wait()
-    two = asyncio.create_task(once.run("id", "digest", app, private=False))
+    second = asyncio.create_task(once.run("id", "digest", app, private=False))
     await asyncio.sleep(0)
-    one.cancel()
+    first.cancel()
     app.hold.set()
-    answer = await two
+    answer = await second
     assert (answer.status, app.calls) == (200, 2)
 
 
@@ -185,13 +185,13 @@ async def test_whoever_waits_too_long_is_told(once: IdempotencyStore, monkeypatc
     monkeypatch.setattr("tieline.hub.security.idempotency.WAIT_S", 0.05)
     app = App()
     app.hold.clear()
-    one = asyncio.create_task(once.run("id", "digest", app, private=False))
+    first = asyncio.create_task(once.run("id", "digest", app, private=False))
     await app.called.wait()
     with pytest.raises(RequestRefused) as refused:
         await once.run("id", "digest", app, private=False)
     assert refused.value.code == "InProgress"
     app.hold.set()
-    await one
+    await first
 
 
 def test_identities_differ() -> None:

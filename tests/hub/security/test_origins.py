@@ -8,7 +8,7 @@ from tieline.hub.security.origins import Origins, host_name, is_loopback
 
 
 def test_names_without_port() -> None:
-    assert [host_name(one) for one in ("A.b:80", "[::1]:1", "::1", "a.", "a:b", "")] == [
+    assert [host_name(host) for host in ("A.b:80", "[::1]:1", "::1", "a.", "a:b", "")] == [
         "a.b",
         "::1",
         "::1",
@@ -16,7 +16,7 @@ def test_names_without_port() -> None:
         "a:b",
         "",
     ]
-    assert [is_loopback(one) for one in ("127.9.9.9", "::1", "localhost", "0.0.0.0", "", "10.0.0.1", "x")] == [
+    assert [is_loopback(host) for host in ("127.9.9.9", "::1", "localhost", "0.0.0.0", "", "10.0.0.1", "x")] == [
         True, True, True, False, False, False, False,
     ]  # fmt: skip
 

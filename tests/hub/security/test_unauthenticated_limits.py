@@ -35,39 +35,39 @@ def stream(hub: Running) -> str:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "frame",
     ["x" * (unauthenticated_limits.MAX_FRAME + 1), "x" * 1_000_000, ["x" * 3000, "x" * 3000], [b"x"] * 5000],
     ids=["one too large", "one much too large", "in fragments", "many small ones"],
 )
-async def test_a_stranger_says_little(shared: Running, said: Any) -> None:
-    async with connect(stream(shared), proxy=None, compression=None) as one:
+async def test_a_stranger_says_little(shared: Running, frame: Any) -> None:
+    async with connect(stream(shared), proxy=None, compression=None) as socket:
         with pytest.raises(ConnectionClosed):
-            await one.send(said)
+            await socket.send(frame)
             async with asyncio.timeout(30):
                 while True:
-                    await one.recv()
-        assert one.close_code in (1009, 1006)
+                    await socket.recv()
+        assert socket.close_code in (1009, 1006)
 
 
 async def test_one_frame_that_is_too_large_is_told_so(shared: Running) -> None:
-    async with connect(stream(shared), proxy=None, compression=None) as one:
-        await one.send("x" * (unauthenticated_limits.MAX_FRAME + 1))
+    async with connect(stream(shared), proxy=None, compression=None) as socket:
+        await socket.send("x" * (unauthenticated_limits.MAX_FRAME + 1))
         with pytest.raises(ConnectionClosed):
             async with asyncio.timeout(30):
-                await one.recv()
-        assert one.close_code == 1009
+                await socket.recv()
+        assert socket.close_code == 1009
 
 
 @pytest.mark.parametrize("by_header", [True, False])
 async def test_after_signing_in_the_usual_limits_hold(shared: Running, by_header: bool) -> None:
     large = Subscribe(sessions=tuple(f"session{number}" for number in range(2000)))
     head = shared.headers() if by_header else {}
-    async with connect(stream(shared), proxy=None, compression=None, additional_headers=head) as one:
-        await one.send(encode(Authenticate(token="" if by_header else shared.token)), text=True)
+    async with connect(stream(shared), proxy=None, compression=None, additional_headers=head) as socket:
+        await socket.send(encode(Authenticate(token="" if by_header else shared.token)), text=True)
         async with asyncio.timeout(30):
-            assert '"welcome"' in str(await one.recv())
-            await one.send(encode(large), text=True)
-            assert '"ready"' in str(await one.recv())
+            assert '"welcome"' in str(await socket.recv())
+            await socket.send(encode(large), text=True)
+            assert '"ready"' in str(await socket.recv())
 
 
 async def test_our_own_client_waits_with_what_is_large(shared: Running) -> None:
@@ -94,9 +94,9 @@ async def test_an_address_has_so_many(shared: Running) -> None:
             readers.append(reader)
         async with asyncio.timeout(30):
             ended = asyncio.as_completed([reader.read() for reader in readers])
-            for number, one in enumerate(ended):
+            for number, reading in enumerate(ended):
                 with suppress(ConnectionResetError):
-                    assert await one == b""
+                    assert await reading == b""
                 if number + 1 >= unauthenticated_limits.PER_ADDRESS:
                     break
         await asyncio.sleep(0)
@@ -152,8 +152,8 @@ async def test_requests_that_wait_in_one_connection_are_few(shared: Running) -> 
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
     async with asyncio.timeout(30):
         with suppress(ConnectionResetError):
-            said = await reader.read()
-            assert said.count(b"HTTP/1.1 200") <= 50
+            response = await reader.read()
+            assert response.count(b"HTTP/1.1 200") <= 50
     writer.close()
 
 
@@ -181,9 +181,9 @@ def many_files() -> Generator[None]:
 
 
 def resident(pid: int) -> int:
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert found
-    return int(found[1])
+    match = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert match
+    return int(match[1])
 
 
 async def knock(port: int, stack: AsyncExitStack) -> None:

@@ -42,9 +42,9 @@ async def test_a_hub_whose_state_folder_is_deep_is_found(deep: Path) -> None:
 
 
 def test_each_state_folder_has_a_socket_of_its_own(tmp_path: Path) -> None:
-    short, one, two = ({"TIELINE_HOME": f"/s{name}"} for name in ("", "/a" * 60, "/b" * 60))
+    short, first, second = ({"TIELINE_HOME": f"/s{name}"} for name in ("", "/a" * 60, "/b" * 60))
     assert socket_file(short).is_relative_to("/s")
-    assert socket_file(one) != socket_file(two)
+    assert socket_file(first) != socket_file(second)
 
 
 def test_the_folders_that_are_made_for_it_are_its_owners_alone(tmp_path: Path) -> None:
@@ -129,4 +129,4 @@ def test_a_socket_that_cannot_be_made_is_closed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(socket, "socket", noted)
     with pytest.raises(UsageError, match="cannot make the socket"):
         OwnerSocket(path)
-    assert [one.fileno() for one in made] == [-1]
+    assert [socket.fileno() for socket in made] == [-1]

@@ -31,7 +31,7 @@ async def bus(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[
             yield bus
 
 
-class Told:
+class Recorder:
     """What a subscriber was told."""
 
     def __init__(self, state: LiveState) -> None:
@@ -73,10 +73,10 @@ async def test_what_is_there_is_known_when_it_is_entered(bus: Bus) -> None:
     async with LiveState(bus) as state:
         await state.wait_loaded()
         shown = state.snapshot()
-        assert {one.id for one in shown.sessions} == {f"s{number}" for number in range(5)}
-        assert [one.id for one in shown.asks] == ["a1"]
-        assert [(one.id, one.status) for one in shown.prompts] == [("p1", "queued")]
-        assert [one.id for one in shown.nodes] == ["n1"]
+        assert {session.id for session in shown.sessions} == {f"s{number}" for number in range(5)}
+        assert [ask.id for ask in shown.asks] == ["a1"]
+        assert [(prompt.id, prompt.status) for prompt in shown.prompts] == [("p1", "queued")]
+        assert [node.id for node in shown.nodes] == ["n1"]
         assert list(state.commands) == ["c1"]
 
 
@@ -84,15 +84,15 @@ async def test_changes_are_told_once_and_what_was_there_is_not(bus: Bus) -> None
     sessions = bus.table("sessions")
     await sessions.put("old", session("old"))
     async with LiveState(bus) as state:
-        told = Told(state)
+        recorder = Recorder(state)
         await sessions.put("new", session("new"))
         await bus.table("asks").put("a1", ask("a1"))
-        await told.until(2)
+        await recorder.until(2)
         await bus.table("asks").put("a1", ask("a1", "answered"))
-        await told.until(3)
+        await recorder.until(3)
         await sessions.delete("old")
         await bus.table("nodes").put("n1", encode(NodeView(id="n1")))
-        frames = await told.until(5)
+        frames = await recorder.until(5)
         assert state.asks == {}
         assert set(state.sessions) == {"new"}
         assert [frame.session.id for frame in frames if isinstance(frame, SessionFrame)] == ["new"]
@@ -105,14 +105,14 @@ async def test_teams_are_told_with_the_first_line_of_their_task(bus: Bus) -> Non
     teams = bus.table("teams")
     await teams.put("t1", encode(TeamRecord(id="t1", name="shop", status="running", task="Build it.\n" + "x" * 90_000)))
     async with LiveState(bus) as state:
-        assert [(one.id, one.task) for one in state.snapshot().teams] == [("t1", "Build it.")]
-        told = Told(state)
+        assert [(team.id, team.task) for team in state.snapshot().teams] == [("t1", "Build it.")]
+        recorder = Recorder(state)
         await teams.put(
             "t2", encode(TeamRecord(id="t2", name="docs", status="waiting", task="y" * 90_000, waiting_for=("alice",)))
         )
-        await told.until(1)
+        await recorder.until(1)
         await teams.delete("t1")
-        changed, gone = await told.until(2)
+        changed, gone = await recorder.until(2)
         assert isinstance(changed, TeamFrame)
         assert (changed.team.waiting_for, changed.team.task) == (("alice",), "y" * 300)
         assert gone == GoneFrame(kind="team", id="t1")
@@ -122,10 +122,10 @@ async def test_a_value_that_is_not_understood_is_left_out(bus: Bus) -> None:
     sessions = bus.table("sessions")
     await sessions.put("bad", b"not json")
     async with LiveState(bus) as state:
-        told = Told(state)
+        recorder = Recorder(state)
         await sessions.put("worse", b'{"id": 3}')
         await sessions.put("good", session("good"))
-        await told.until(1)
+        await recorder.until(1)
         assert set(state.sessions) == {"good"}
 
 
@@ -153,7 +153,7 @@ async def test_it_holds_under_changes_from_the_first_moment(bus: Bus) -> None:
                 seen.clear()
                 await seen.wait()
         assert {id for id in state.sessions if id != "last"} == {f"s{number}" for number in range(0, 40, 2)}
-        assert {one.title for id, one in state.sessions.items() if id != "last"} == {"changed"}
+        assert {session.title for id, session in state.sessions.items() if id != "last"} == {"changed"}
 
 
 async def test_leaving_leaves_nothing_behind(bus: Bus) -> None:

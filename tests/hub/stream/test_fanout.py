@@ -129,17 +129,17 @@ async def test_deltas_beyond_measure_wait_for_their_item(tmp_path: Path) -> None
             await bus.announce("deltas.s1", encode(TextDelta("x" * 10_000, item="large")))
             await bus.announce("deltas.s1", encode(TextDelta("y", item="small")))
 
-        def said(sink: Sink, item: str) -> str:
+        def text_of(sink: Sink, item: str) -> str:
             return "".join(frame["event"]["text"] for frame in sink.taken if frame.get("event", {}).get("item") == item)
 
-        await eventually(lambda: len(said(quick, "small")) == 40, "not told", timeout=BOUND_S)
+        await eventually(lambda: len(text_of(quick, "small")) == 40, "not told", timeout=BOUND_S)
         sink.open.set()
-        await eventually(lambda: len(said(sink, "small")) == 40, "not told", timeout=BOUND_S)
-        assert said(sink, "large") == ""
+        await eventually(lambda: len(text_of(sink, "small")) == 40, "not told", timeout=BOUND_S)
+        assert text_of(sink, "large") == ""
         await bus.announce("deltas.s1", encode(TextDelta("more", item="large")))
         seq = await EventLog(bus).append("s1", Text("whole", item="large"))
         await eventually(lambda: seq in sink.seqs, "the item did not come", timeout=BOUND_S)
-        assert said(sink, "large") == "whole"
+        assert text_of(sink, "large") == "whole"
 
 
 async def test_it_trims_what_is_too_old(tmp_path: Path) -> None:
@@ -169,23 +169,23 @@ async def test_two_hubs_on_one_nats_serve_the_same(tmp_path: Path) -> None:
         served(other_bus, tmp_path / "two") as other,
     ):
         assert hub.hub.fanout.epoch == other.hub.fanout.epoch
-        async with client(hub) as one, client(other) as two:
-            await one.subscribe()
-            await two.subscribe()
+        async with client(hub) as first, client(other) as second:
+            await first.subscribe()
+            await second.subscribe()
             record = SessionRecord(id="s1", agent="scripted", cwd="/")
             for writer in (bus, other_bus):
                 await writer.table("sessions").put("s1", msgspec.json.encode(record))
-                for reader in (one, two):
+                for reader in (first, second):
                     await reader.until_type("session")
                 talking = asyncio.create_task(talk(writer))
-                for reader in (one, two):
+                for reader in (first, second):
                     await reader.until_type("delta")
                 talking.cancel()
             seqs = await write(bus, 20) + await write(other_bus, 20)
-            assert [frame["seq"] for frame in await one.until_seq(seqs[-1])] == seqs
-            assert [frame["seq"] for frame in await two.until_seq(seqs[-1])] == seqs
-            one_said = {frame["seq"]: frame for frame in one.events}
-            assert all(one_said[frame["seq"]] == frame for frame in two.events)
+            assert [frame["seq"] for frame in await first.until_seq(seqs[-1])] == seqs
+            assert [frame["seq"] for frame in await second.until_seq(seqs[-1])] == seqs
+            first_frames = {frame["seq"]: frame for frame in first.events}
+            assert all(first_frames[frame["seq"]] == frame for frame in second.events)
         more = await write(bus, 5)
         async with client(other) as again:  # it was the first hub's client
             assert (await again.subscribe(after=seqs[-1], epoch=hub.hub.fanout.epoch))["state"] == "ok"

@@ -20,19 +20,19 @@ def test_it_has_everything_after_its_floor(steps: list[tuple[int, int]], cursor:
         patch.setattr(rings, "RING_SIZE", 200)
         patch.setattr(rings, "SPARE", 3)
         patch.setattr(rings, "BATCH", 7)
-        ring, seq, said = RingBuffer(0), 0, list[int]()
+        ring, seq, seqs = RingBuffer(0), 0, list[int]()
         for gap, size in steps:
             seq += gap  # cursors have gaps
-            said.append(seq)
+            seqs.append(seq)
             ring.append(packet(seq, size))
-        kept = [one for one in said if one > ring.floor]
+        kept = [number for number in seqs if number > ring.floor]
         assert len(kept) <= 20
-        assert len(kept) >= min(len(said), 1)
+        assert len(kept) >= min(len(seqs), 1)
         if cursor < ring.floor:
             assert ring.after(cursor) is None
             return
-        found: list[int] = []
-        while more := ring.after(found[-1] if found else cursor):
+        replayed: list[int] = []
+        while more := ring.after(replayed[-1] if replayed else cursor):
             assert len(more) <= 7
-            found += [one.seq for one in more]
-        assert found == [one for one in said if one > cursor]
+            replayed += [frame.seq for frame in more]
+        assert replayed == [number for number in seqs if number > cursor]

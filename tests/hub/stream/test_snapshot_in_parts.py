@@ -34,7 +34,7 @@ def record(id: str, **more: Any) -> SessionRecord:
 
 async def put(bus: Bus, *records: SessionRecord) -> None:
     table = bus.table(SESSIONS)
-    await asyncio.gather(*(table.put(one.id, msgspec.json.encode(one)) for one in records))
+    await asyncio.gather(*(table.put(session.id, msgspec.json.encode(session)) for session in records))
 
 
 class Page:
@@ -51,27 +51,27 @@ class Page:
                 self.unconfirmed = set(self.known)
                 self._all(frame["snapshot"]["sessions"], frame["sessions_left"])
             case "ready":
-                for one in frame["snapshot"]["sessions"]:
-                    self._one(one)
+                for session in frame["snapshot"]["sessions"]:
+                    self._take_session(session)
             case "sessions":
                 self._all(frame["sessions"], frame["left"])
             case "session":
-                self._one(frame["session"])
+                self._take_session(frame["session"])
             case "gone" if frame["kind"] == "session":
                 self.known.pop(frame["id"], None)
             case _:
                 pass
 
     def _all(self, sessions: list[dict[str, Any]], left: int) -> None:
-        for one in sessions:
-            self._one(one)
+        for session in sessions:
+            self._take_session(session)
         self.left = left
         if not left:
             for id in self.unconfirmed:
                 self.known.pop(id, None)
             self.unconfirmed.clear()
 
-    def _one(self, session: dict[str, Any]) -> None:
+    def _take_session(self, session: dict[str, Any]) -> None:
         turns = session.get("turns", 0)
         assert turns >= self.known.get(session["id"], 0), f"{session['id']} went back to {turns}"
         self.known[session["id"]] = turns
@@ -98,7 +98,7 @@ async def test_what_matters_comes_first(tmp_path: Path, monkeypatch: pytest.Monk
         prompt = PromptRecord(id="p1", session="queued", text="x", status="queued")
         await bus.table(PROMPTS).put("queued.p1", msgspec.json.encode(prompt))
         async with LiveState(bus) as state:
-            first = [one.id for one in first_sessions(state, ("named", "no such"))]
+            first = [session.id for session in first_sessions(state, ("named", "no such"))]
             assert first[:3] == ["s19", "new", "s18"]  # the last active, newest first
             assert set(first[3:]) == set(special)
             assert len(first) == len(set(first))
@@ -115,25 +115,25 @@ async def test_the_rest_follows_and_a_client_that_does_not_ask_gets_all(
             await hub.bus.table(MARKS).put(mark.id, msgspec.json.encode(mark))
         await eventually(lambda: len(hub.hub.state.sessions) == 15, "not known", timeout=BOUND_S)
         await eventually(lambda: len(hub.hub.state.marks) == 2, "not known", timeout=BOUND_S)
-        async with client(hub) as one:
-            whole = await one.subscribe()
+        async with client(hub) as stream:
+            whole = await stream.subscribe()
             assert len(whole["snapshot"]["sessions"]) == 15
             assert (whole["snapshot_sent"], whole["sessions_left"]) == ("whole", 0)
-        async with client(hub) as one:
-            ready = await one.subscribe(snapshot="parts")
+        async with client(hub) as stream:
+            ready = await stream.subscribe(snapshot="parts")
             assert [each["id"] for each in ready["snapshot"]["marks"]] == ["s00"]
             assert [each["id"] for each in ready["snapshot"]["sessions"]] == ["s14", "s13", "s12", "s11", "s00"]
             assert (ready["snapshot_sent"], ready["sessions_left"]) == ("parts", 10)
-            await one.until(lambda frame: frame.get("left") == 0)
-            told = [frame for frame in one.frames if frame["type"] == "sessions"]
-            assert [frame["left"] for frame in told] == [7, 4, 1, 0]
-            ids = [each["id"] for frame in told for each in frame["sessions"]]
+            await stream.until(lambda frame: frame.get("left") == 0)
+            frames = [frame for frame in stream.frames if frame["type"] == "sessions"]
+            assert [frame["left"] for frame in frames] == [7, 4, 1, 0]
+            ids = [each["id"] for frame in frames for each in frame["sessions"]]
             assert sorted(ids) == [f"s{number:02}" for number in range(1, 11)]
-            assert [mark for frame in told for mark in frame.get("marks", ())] == [
+            assert [mark for frame in frames for mark in frame.get("marks", ())] == [
                 {"id": "s05", "seen_turns": 2, "pinned": False}
             ]
             await put(hub.bus, record("s03", turns=1))
-            assert (await one.until_type("session"))["session"]["id"] == "s03"  # and then it is live
+            assert (await stream.until_type("session"))["session"]["id"] == "s03"  # and then it is live
 
 
 async def test_a_connection_that_knows_the_snapshot_is_not_told_it_again(
@@ -145,17 +145,17 @@ async def test_a_connection_that_knows_the_snapshot_is_not_told_it_again(
     async with on_sqlite(tmp_path) as hub:
         await put(hub.bus, *(record(f"s{number}") for number in range(5)))
         await eventually(lambda: len(hub.hub.state.sessions) == 5, "not known", timeout=BOUND_S)
-        async with client(hub) as one:
-            first = await one.subscribe(snapshot="known")  # it does not: it is given one
+        async with client(hub) as stream:
+            first = await stream.subscribe(snapshot="known")  # it does not: it is given one
             assert (first["snapshot_sent"], first["sessions_left"]) == ("parts", 3)
-            again = await one.subscribe(snapshot="known", sessions=["s1"])
+            again = await stream.subscribe(snapshot="known", sessions=["s1"])
             assert again["snapshot_sent"] == "known"
-            told = {name: part for name, part in again["snapshot"].items() if part}
-            assert {name: [each["id"] for each in part] for name, part in told.items()} == {"sessions": ["s1"]}
+            snapshot = {name: part for name, part in again["snapshot"].items() if part}
+            assert {name: [each["id"] for each in part] for name, part in snapshot.items()} == {"sessions": ["s1"]}
             if again["sessions_left"]:
-                await one.until(lambda frame: frame.get("left") == 0)
+                await stream.until(lambda frame: frame.get("left") == 0)
             page = Page()
-            for frame in one.frames:
+            for frame in stream.frames:
                 page.take(frame)
             assert set(page.known) == {f"s{number}" for number in range(5)}
             # What changes while it subscribes again, and the hub looks for its cursor, is told as ever.
@@ -169,8 +169,8 @@ async def test_a_connection_that_knows_the_snapshot_is_not_told_it_again(
                 return await locate(after, epoch)
 
             monkeypatch.setattr(fanout, "locate", locate_slowly)
-            await one.subscribe(snapshot="known")
-            await one.until(lambda frame: frame.get("session", {}).get("turns") == 7)
+            await stream.subscribe(snapshot="known")
+            await stream.until(lambda frame: frame.get("session", {}).get("turns") == 7)
 
 
 STEPS = st.lists(
@@ -261,7 +261,7 @@ async def _run(steps: list[tuple[str, int]], was: int) -> None:
                     await _settle()
             for frame in sink.taken:
                 page.take(frame)
-            assert page.known == {id: one.turns for id, one in state.sessions.items()}
+            assert page.known == {id: session.turns for id, session in state.sessions.items()}
             assert page.left == 0
             assert not sink.ended
 

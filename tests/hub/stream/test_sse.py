@@ -25,8 +25,8 @@ from tieline.testing.wait_for import eventually
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncGenerator[Served]:
-    async with on_sqlite(tmp_path) as one:
-        yield one
+    async with on_sqlite(tmp_path) as hub:
+        yield hub
 
 
 class Source:
@@ -78,18 +78,18 @@ async def write(hub: Served, *words: str, session: str = "s1") -> list[int]:
 
 async def test_it_says_the_same_as_the_socket_and_resumes(hub: Served) -> None:
     first = await write(hub, "one", "two")
-    async with source(hub) as one:
-        assert one.response.headers["content-type"].startswith("text/event-stream")
-        assert one.response.headers["cache-control"] == "no-store"
-        ready = await one.until(type="ready")
-        assert (ready["state"], one.last) == ("reset", str(first[-1]))
+    async with source(hub) as stream:
+        assert stream.response.headers["content-type"].startswith("text/event-stream")
+        assert stream.response.headers["cache-control"] == "no-store"
+        ready = await stream.until(type="ready")
+        assert (ready["state"], stream.last) == ("reset", str(first[-1]))
         await hub.bus.announce("deltas.s1", encode(TextDelta("th", item="i1")))
-        await one.until(type="delta")
+        await stream.until(type="delta")
         (seq,) = await write(hub, "three")
-        assert (await one.until(type="event"))["seq"] == seq
-        assert one.last == str(seq)
+        assert (await stream.until(type="event"))["seq"] == seq
+        assert stream.last == str(seq)
     more = await write(hub, "four", "five")
-    async with source(hub, last=one.last) as again:
+    async with source(hub, last=stream.last) as again:
         assert (await again.until(type="ready"))["state"] == "ok"
         await again.until(seq=more[-1])
         assert [frame["seq"] for frame in again.frames if frame["type"] == "event"] == more
@@ -97,10 +97,10 @@ async def test_it_says_the_same_as_the_socket_and_resumes(hub: Served) -> None:
 
 
 async def test_a_reader_of_an_empty_log_misses_nothing(hub: Served) -> None:
-    async with source(hub) as one:
-        await one.until(type="ready")
+    async with source(hub) as stream:
+        await stream.until(type="ready")
     seqs = await write(hub, "one", "two")
-    async with source(hub, last=one.last) as again:
+    async with source(hub, last=stream.last) as again:
         await again.until(seq=seqs[-1])
         assert [frame["seq"] for frame in again.frames if frame["type"] == "event"] == seqs
 
@@ -108,20 +108,20 @@ async def test_a_reader_of_an_empty_log_misses_nothing(hub: Served) -> None:
 async def test_the_query_says_what_is_wanted(hub: Served) -> None:
     seqs = await write(hub, "one") + await write(hub, "two", session="s2")
     query = f"?after=0&epoch={hub.hub.fanout.epoch}&sessions=s2&deltas=false&visible=false"
-    async with source(hub, query) as one:
-        await one.until(seq=seqs[1])
-        assert [frame["session"] for frame in one.frames if frame["type"] == "event"] == ["s2"]
+    async with source(hub, query) as stream:
+        await stream.until(seq=seqs[1])
+        assert [frame["session"] for frame in stream.frames if frame["type"] == "event"] == ["s2"]
         assert hub.hub.fanout.visible == 0
 
 
 async def test_a_revoked_device_is_cut_off(hub: Served) -> None:
     device, key = await hub.hub.devices.add("page", "phone")
-    async with source(hub, token=key) as one:
-        await one.until(type="ready")
+    async with source(hub, token=key) as stream:
+        await stream.until(type="ready")
         await hub.hub.devices.revoke(device.id)
         with pytest.raises(EOFError):
             while True:
-                await one.hear()
+                await stream.hear()
 
 
 async def test_whoever_follows_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,15 +129,15 @@ async def test_whoever_follows_does_not_hold_up_the_end(tmp_path: Path, monkeypa
     monkeypatch.setattr(server, "GRACE_S", 3600)
     async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, AsyncExitStack() as stack:
         hub = await stack.enter_async_context(served(bus, tmp_path))
-        async with source(hub) as one, client(hub) as other:
-            await one.until(type="ready")
+        async with source(hub) as stream, client(hub) as other:
+            await stream.until(type="ready")
             await other.subscribe()
             async with asyncio.timeout(BOUND_S):
                 await stack.aclose()
             assert await other.closed() == 1012
             with pytest.raises(httpx2.RemoteProtocolError):  # in the middle: whoever follows comes back
                 while True:
-                    await one.hear()
+                    await stream.hear()
 
 
 async def test_bad_requests_are_refused(hub: Served) -> None:
@@ -146,11 +146,11 @@ async def test_bad_requests_are_refused(hub: Served) -> None:
         ("?more=1", 400, "more"),
         ("?events=maybe", 400, "events"),
     ):
-        async with source(hub, query) as one:
-            assert one.response.status_code == status
-            assert json.loads(await one.response.aread())["field"] == field
-    async with source(hub, token="wrong") as one:
-        assert one.response.status_code == 401
+        async with source(hub, query) as stream:
+            assert stream.response.status_code == status
+            assert json.loads(await stream.response.aread())["field"] == field
+    async with source(hub, token="wrong") as stream:
+        assert stream.response.status_code == 401
     async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=BOUND_S) as web:
         headers = {"Authorization": f"Bearer {hub.token}"}
         assert (await web.post(f"{hub.url}/api/v1/stream/sse", headers=headers)).status_code == 400
@@ -163,10 +163,10 @@ async def test_its_sessions_come_in_parts_too(hub: Served, monkeypatch: pytest.M
         record = SessionRecord(id=id, agent="scripted", cwd="/", active_at=float(id[1]))
         await hub.bus.table(SESSIONS).put(id, msgspec.json.encode(record))
     await eventually(lambda: len(hub.hub.state.sessions) == 3, "not known", timeout=BOUND_S)
-    async with source(hub, "?snapshot=parts") as one:
-        ready = await one.until(type="ready")
+    async with source(hub, "?snapshot=parts") as stream:
+        ready = await stream.until(type="ready")
         assert [each["id"] for each in ready["snapshot"]["sessions"]] == ["s3"]
-        assert [each["id"] for each in (await one.until(type="sessions", left=0))["sessions"]] == ["s1", "s2"]
+        assert [each["id"] for each in (await stream.until(type="sessions", left=0))["sessions"]] == ["s1", "s2"]
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from tieline.testing.wait_for import eventually
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncGenerator[Served]:
-    async with on_sqlite(tmp_path) as one:
-        yield one
+    async with on_sqlite(tmp_path) as hub:
+        yield hub
 
 
 async def write(hub: Served, count: int, session: str = "s1", size: int = 10) -> list[int]:
@@ -41,10 +41,10 @@ def texts(frames: list[dict[str, Any]]) -> list[str]:
 
 async def test_it_says_welcome_and_where_it_stands(hub: Served) -> None:
     await hub.bus.table("sessions").put("s1", msgspec.json.encode(SessionRecord(id="s1", agent="scripted", cwd="/")))
-    async with client(hub) as one:
-        assert one.frames[0]["protocol"] == 1
-        assert one.frames[0]["device"] == hub.device
-        ready = await one.subscribe()
+    async with client(hub) as stream:
+        assert stream.frames[0]["protocol"] == 1
+        assert stream.frames[0]["device"] == hub.device
+        ready = await stream.subscribe()
         assert ready["state"] == "reset"  # it came with no epoch: it begins with the present
         assert ready["epoch"] == hub.hub.fanout.epoch
         assert ready["cursor"] == hub.hub.fanout.cursor
@@ -52,26 +52,26 @@ async def test_it_says_welcome_and_where_it_stands(hub: Served) -> None:
 
 
 async def test_a_bearer_needs_no_first_frame(hub: Served) -> None:
-    async with client(hub, token="", additional_headers={"Authorization": f"Bearer {hub.token}"}) as one:
-        await one.subscribe()
-        assert [frame["type"] for frame in one.frames] == ["welcome", "ready"]
+    async with client(hub, token="", additional_headers={"Authorization": f"Bearer {hub.token}"}) as stream:
+        await stream.subscribe()
+        assert [frame["type"] for frame in stream.frames] == ["welcome", "ready"]
 
 
 async def test_an_upgrade_that_is_known_may_authenticate_without_a_token(hub: Served) -> None:
-    async with client(hub, token="", additional_headers={"Authorization": f"Bearer {hub.token}"}) as one:
-        await one.say("authenticate")
-        assert (await one.hear())["type"] == "welcome"
+    async with client(hub, token="", additional_headers={"Authorization": f"Bearer {hub.token}"}) as stream:
+        await stream.say("authenticate")
+        assert (await stream.hear())["type"] == "welcome"
 
 
 async def test_strangers_are_turned_away(hub: Served) -> None:
     wrong = {"type": "authenticate", "token": "wrong"}
     for first, field in ((wrong, "token"), ({"type": "subscribe"}, ""), ({"type": "beat"}, "")):
-        async with client(hub, token="") as one:
-            await one.socket.send(json.dumps(first))
-            assert await one.closed() == 4401
-            assert one.frames[-1]["code"] == "Unauthenticated"
-            assert one.frames[-1].get("field", "") == field
-    refused = [one.details for one in await hub.hub.audit.read(kind="refusal")]
+        async with client(hub, token="") as stream:
+            await stream.socket.send(json.dumps(first))
+            assert await stream.closed() == 4401
+            assert stream.frames[-1]["code"] == "Unauthenticated"
+            assert stream.frames[-1].get("field", "") == field
+    refused = [line.details for line in await hub.hub.audit.read(kind="refusal")]
     assert {"why": "unknown or revoked token", "request": "WEBSOCKET /api/v1/stream"} in refused
     assert len(refused) == 2, "a refusal that comes again is counted, not written again"
 
@@ -79,8 +79,8 @@ async def test_strangers_are_turned_away(hub: Served) -> None:
 async def test_whoever_says_nothing_is_turned_away(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     assert streams.AUTHENTICATE_S == 10
     monkeypatch.setattr(streams, "AUTHENTICATE_S", 0.05)
-    async with client(hub, token="") as one:
-        assert await one.closed() == 4401
+    async with client(hub, token="") as stream:
+        assert await stream.closed() == 4401
 
 
 async def test_strangers_are_only_so_many(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,17 +92,17 @@ async def test_strangers_are_only_so_many(hub: Served, monkeypatch: pytest.Monke
 
 
 async def test_a_protocol_that_is_too_old_is_told_so(hub: Served) -> None:
-    async with client(hub, token="") as one:
-        await one.say("authenticate", token=hub.token, protocol=0)
-        assert await one.closed() == 4426
-        assert one.frames[-1]["field"] == "protocol"
+    async with client(hub, token="") as stream:
+        await stream.say("authenticate", token=hub.token, protocol=0)
+        assert await stream.closed() == 4426
+        assert stream.frames[-1]["field"] == "protocol"
 
 
 async def test_a_nodes_key_does_not_open_it(hub: Served) -> None:
     _, key = await hub.hub.devices.add("node", "far away", node="n1")
-    async with client(hub, token="") as one:
-        await one.say("authenticate", token=key)
-        assert await one.closed() == 4401
+    async with client(hub, token="") as stream:
+        await stream.say("authenticate", token=key)
+        assert await stream.closed() == 4401
     (refused,) = await hub.hub.audit.read(kind="refusal")
     assert refused.who.startswith("far away (") and refused.via == "127.0.0.1"
 
@@ -127,23 +127,23 @@ async def test_a_revoked_device_is_closed_at_once(hub: Served) -> None:
 async def test_it_resumes_after_its_cursor(hub: Served) -> None:
     seqs = await write(hub, 10)
     epoch = hub.hub.fanout.epoch
-    async with client(hub) as one:
-        assert (await one.subscribe(after=seqs[3], epoch=epoch))["state"] == "ok"
-        await one.until_seq(seqs[-1])
-        assert one.seqs == seqs[4:]
+    async with client(hub) as stream:
+        assert (await stream.subscribe(after=seqs[3], epoch=epoch))["state"] == "ok"
+        await stream.until_seq(seqs[-1])
+        assert stream.seqs == seqs[4:]
         new = await write(hub, 3)
-        await one.until_seq(new[-1])
-        assert one.seqs == seqs[4:] + new
+        await stream.until_seq(new[-1])
+        assert stream.seqs == seqs[4:] + new
 
 
 async def test_another_epoch_is_a_reset(hub: Served) -> None:
     seqs = await write(hub, 3)
-    async with client(hub) as one:
-        assert (await one.subscribe(after=seqs[0], epoch="another"))["state"] == "reset"
-        assert (await one.subscribe(after=seqs[-1] + 10**6, epoch=hub.hub.fanout.epoch))["state"] == "reset"
+    async with client(hub) as stream:
+        assert (await stream.subscribe(after=seqs[0], epoch="another"))["state"] == "reset"
+        assert (await stream.subscribe(after=seqs[-1] + 10**6, epoch=hub.hub.fanout.epoch))["state"] == "reset"
         (new,) = await write(hub, 1)
-        await one.until_seq(new)
-        assert one.seqs == [new]  # it begins with the present
+        await stream.until_seq(new)
+        assert stream.seqs == [new]  # it begins with the present
 
 
 async def test_what_was_trimmed_is_a_gap(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,23 +154,23 @@ async def test_what_was_trimmed_is_a_gap(hub: Served, monkeypatch: pytest.Monkey
     removed = await hub.hub.fanout.retention.trim(at[4] + 1e-9 if at[5] > at[4] else at[5])
     assert removed > 0
     left = [record.seq async for record in hub.bus.read("events.>", follow=False)]
-    async with client(hub) as one:
-        assert (await one.subscribe(after=seqs[0], epoch=hub.hub.fanout.epoch))["state"] == "gap"
-        await one.until_seq(seqs[-1])
-        assert one.seqs == left
-        one.frames.clear()
-        assert (await one.subscribe(after=left[0] - 1, epoch=hub.hub.fanout.epoch))["state"] == "ok"
-        await one.until_seq(seqs[-1])
-        assert one.seqs == left
+    async with client(hub) as stream:
+        assert (await stream.subscribe(after=seqs[0], epoch=hub.hub.fanout.epoch))["state"] == "gap"
+        await stream.until_seq(seqs[-1])
+        assert stream.seqs == left
+        stream.frames.clear()
+        assert (await stream.subscribe(after=left[0] - 1, epoch=hub.hub.fanout.epoch))["state"] == "ok"
+        await stream.until_seq(seqs[-1])
+        assert stream.seqs == left
 
 
 async def test_an_empty_log_is_no_gap_later(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rings, "RING_EVENTS", 1)
-    async with client(hub) as one:
-        ready = await one.subscribe()
+    async with client(hub) as stream:
+        ready = await stream.subscribe()
         seqs = await write(hub, 3)
-        await one.until_seq(seqs[-1])
-        assert (await one.subscribe(after=ready["cursor"], epoch=ready["epoch"]))["state"] == "ok"
+        await stream.until_seq(seqs[-1])
+        assert (await stream.subscribe(after=ready["cursor"], epoch=ready["epoch"]))["state"] == "ok"
 
 
 @pytest.mark.slow
@@ -182,10 +182,10 @@ async def test_the_seam_has_neither_gap_nor_double(hub: Served, ring: int, monke
     epoch = hub.hub.fanout.epoch
 
     async def follow(after: int) -> list[int]:
-        async with client(hub) as one:
-            await one.subscribe(after=after, epoch=epoch)
-            await one.until(lambda frame: frame.get("event", {}).get("text") == "the end")
-            return one.seqs
+        async with client(hub) as stream:
+            await stream.subscribe(after=after, epoch=epoch)
+            await stream.until(lambda frame: frame.get("event", {}).get("text") == "the end")
+            return stream.seqs
 
     writing = asyncio.create_task(write(hub, 300))
     following = [asyncio.create_task(follow(seq)) for seq in (0, *first[::10])]
@@ -201,23 +201,23 @@ async def test_it_follows_only_the_sessions_it_names(hub: Served, monkeypatch: p
     epoch = hub.hub.fanout.epoch
     for number in range(6):
         await write(hub, 1, session=f"s{number % 3}")
-    async with client(hub) as one:
-        await one.subscribe(after=0, epoch=epoch, sessions=["s1"])
+    async with client(hub) as stream:
+        await stream.subscribe(after=0, epoch=epoch, sessions=["s1"])
         (seq,) = await write(hub, 1, session="s1")
-        await one.until_seq(seq)
-        assert {frame["session"] for frame in one.events} == {"s1"}
-        assert len(one.events) == 3
-        one.frames.clear()
-        await one.subscribe(after=0, epoch=epoch, sessions=["s1", "s2"])
+        await stream.until_seq(seq)
+        assert {frame["session"] for frame in stream.events} == {"s1"}
+        assert len(stream.events) == 3
+        stream.frames.clear()
+        await stream.subscribe(after=0, epoch=epoch, sessions=["s1", "s2"])
         (seq,) = await write(hub, 1, session="s2")
-        await one.until_seq(seq)
-        assert [frame["session"] for frame in one.events] == ["s1", "s2", "s1", "s2", "s1", "s2"]
-        one.frames.clear()
-        await one.subscribe(after=0, epoch=epoch, events=False)
+        await stream.until_seq(seq)
+        assert [frame["session"] for frame in stream.events] == ["s1", "s2", "s1", "s2", "s1", "s2"]
+        stream.frames.clear()
+        await stream.subscribe(after=0, epoch=epoch, events=False)
         await write(hub, 1)
         await hub.bus.table("nodes").put("n1", msgspec.json.encode(NodeView(id="n1")))
-        await one.until_type("node")
-        assert one.events == []
+        await stream.until_type("node")
+        assert stream.events == []
 
 
 async def test_a_large_event_is_one_frame_wherever_one_begins(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,23 +236,23 @@ async def test_a_large_event_is_one_frame_wherever_one_begins(hub: Served, monke
         monkeypatch.setattr(rings, "RING_EVENTS", ring)
         (last,) = await write(hub, 1)
         for after in (0, places[1], places[4], places[5]):
-            async with client(hub) as one:
-                await one.subscribe(after=after, epoch=epoch)
-                await one.until_seq(last)
-                found = [frame for frame in one.events if frame["session"] == "large"]
-                assert [frame["seq"] for frame in found] == [places[6]]
-                assert found[0]["event"]["text"] == large
+            async with client(hub) as stream:
+                await stream.subscribe(after=after, epoch=epoch)
+                await stream.until_seq(last)
+                frames = [frame for frame in stream.events if frame["session"] == "large"]
+                assert [frame["seq"] for frame in frames] == [places[6]]
+                assert frames[0]["event"]["text"] == large
 
 
 async def test_what_is_no_event_does_not_end_the_stream(hub: Served) -> None:
-    async with client(hub) as one:
-        await one.subscribe()
+    async with client(hub) as stream:
+        await stream.subscribe()
         for bad in (b"", b"not json", b"[1]", b'{"type": "text", "text": "\xff"}', b'{"type":"new","item":{"a":1}}'):
             await hub.bus.publish("events.s1", bad)
             await hub.bus.announce("deltas.s1", bad)
         (seq,) = await write(hub, 1)
-        await one.until_seq(seq)
-        assert [frame["event"]["type"] for frame in one.events] == ["new", "text"]
+        await stream.until_seq(seq)
+        assert [frame["event"]["type"] for frame in stream.events] == ["new", "text"]
 
 
 # --- deltas and state ---
@@ -260,15 +260,15 @@ async def test_what_is_no_event_does_not_end_the_stream(hub: Served) -> None:
 
 async def test_deltas_come_live_and_not_after_their_item(hub: Served) -> None:
     log = EventLog(hub.bus)
-    async with client(hub) as one:
-        await one.subscribe()
+    async with client(hub) as stream:
+        await stream.subscribe()
         await hub.bus.announce("deltas.s1", encode(TextDelta("hel", item="i1")))
-        await one.until_type("delta")
+        await stream.until_type("delta")
         seq = await log.append("s1", Text("hello", item="i1"))
-        await one.until_seq(seq)
+        await stream.until_seq(seq)
         await hub.bus.announce("deltas.s1", encode(TextDelta("late", item="i1")))
         await hub.bus.announce("deltas.s1", encode(TextDelta("new", item="i2")))
-        frame = await one.until_type("delta")
+        frame = await stream.until_type("delta")
         assert frame == {
             "type": "delta",
             "session": "s1",
@@ -277,24 +277,24 @@ async def test_deltas_come_live_and_not_after_their_item(hub: Served) -> None:
 
 
 async def test_deltas_can_be_left_out(hub: Served) -> None:
-    async with client(hub) as one:
-        await one.subscribe(deltas=False)
+    async with client(hub) as stream:
+        await stream.subscribe(deltas=False)
         await hub.bus.announce("deltas.s1", encode(TextDelta("hel", item="i1")))
         (seq,) = await write(hub, 1)
-        await one.until_seq(seq)
-        assert not [frame for frame in one.frames if frame["type"] == "delta"]
+        await stream.until_seq(seq)
+        assert not [frame for frame in stream.frames if frame["type"] == "delta"]
 
 
 async def test_state_comes_as_it_changes(hub: Served) -> None:
     sessions = hub.bus.table("sessions")
-    async with client(hub) as one:
-        await one.subscribe(sessions=["another"])
+    async with client(hub) as stream:
+        await stream.subscribe(sessions=["another"])
         await sessions.put("s1", msgspec.json.encode(SessionRecord(id="s1", agent="scripted", cwd="/", title="t")))
-        assert (await one.until_type("session"))["session"]["title"] == "t"
+        assert (await stream.until_type("session"))["session"]["title"] == "t"
         await sessions.put("s1", msgspec.json.encode(SessionRecord(id="s1", agent="scripted", cwd="/", title="u")))
-        assert (await one.until_type("session"))["session"]["title"] == "u"
+        assert (await stream.until_type("session"))["session"]["title"] == "u"
         await sessions.delete("s1")
-        assert await one.until_type("gone") == {"type": "gone", "kind": "session", "id": "s1"}
+        assert await stream.until_type("gone") == {"type": "gone", "kind": "session", "id": "s1"}
 
 
 # --- ends ---
@@ -321,31 +321,31 @@ BAD: list[tuple[str | bytes, str]] = [
 
 async def test_a_bad_frame_is_named(hub: Served) -> None:
     for text, field in BAD:
-        async with client(hub) as one:
-            await one.subscribe()
-            await one.socket.send(text)
-            assert await one.closed() == 4400, text
-            assert one.frames[-1]["type"] == "problem"
-            assert one.frames[-1].get("field", "") == field, one.frames[-1]
+        async with client(hub) as stream:
+            await stream.subscribe()
+            await stream.socket.send(text)
+            assert await stream.closed() == 4400, text
+            assert stream.frames[-1]["type"] == "problem"
+            assert stream.frames[-1].get("field", "") == field, stream.frames[-1]
     await eventually(lambda: not hub.hub.fanout.subscribers, "a subscriber is left", timeout=BOUND_S)
 
 
 async def test_silence_ends_it(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "SILENCE_S", 0.2)
-    async with client(hub) as one:
-        await one.subscribe()
-        assert await one.closed() == 1001
+    async with client(hub) as stream:
+        await stream.subscribe()
+        assert await stream.closed() == 1001
 
 
 async def test_the_hub_says_beat_when_it_has_nothing_else_to_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fanouts, "HEARTBEAT_S", 0.1)
-    async with on_sqlite(tmp_path) as hub, client(hub) as one:
-        await one.subscribe()
-        assert (await one.until_type("beat"))["at"] > 0
-        await one.say("beat")
-        await one.until_type("beat")
+    async with on_sqlite(tmp_path) as hub, client(hub) as stream:
+        await stream.subscribe()
+        assert (await stream.until_type("beat"))["at"] > 0
+        await stream.say("beat")
+        await stream.until_type("beat")
 
 
 async def test_a_client_that_takes_nothing_is_dropped_and_resumes(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,9 +406,9 @@ async def test_deltas_of_a_client_that_is_behind_are_joined(hub: Served) -> None
 async def test_the_hub_tells_its_clients_that_it_ends(tmp_path: Path) -> None:
     async with on_sqlite(tmp_path) as hub:
         connected = client(hub)
-        one = await connected.__aenter__()
-        await one.subscribe()
+        stream = await connected.__aenter__()
+        await stream.subscribe()
     try:
-        assert await one.closed() in (1012, 1006)
+        assert await stream.closed() in (1012, 1006)
     finally:
         await connected.__aexit__(None, None, None)

@@ -37,7 +37,7 @@ async def test_every_size_arrives(size: int) -> None:
 async def test_it_waits_for_a_client_that_takes_nothing_and_says_when_it_is_gone() -> None:
     sent = 0
     ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-    one = {"type": "websocket.send", "framed": text_frame(b"x" * 1_000_000)}
+    message = {"type": "websocket.send", "framed": text_frame(b"x" * 1_000_000)}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
@@ -45,7 +45,7 @@ async def test_it_waits_for_a_client_that_takes_nothing_and_says_when_it_is_gone
         nonlocal sent
         try:
             while True:
-                await send(one)
+                await send(message)
                 sent += 1
                 await asyncio.sleep(0)
         except Exception as error:
@@ -65,7 +65,7 @@ async def test_it_waits_for_a_client_that_takes_nothing_and_says_when_it_is_gone
 
 
 async def test_nothing_is_said_after_the_last_words() -> None:
-    told: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+    failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
@@ -74,11 +74,11 @@ async def test_nothing_is_said_after_the_last_words() -> None:
         try:
             await send({"type": "websocket.send", "framed": text_frame(b"too late")})
         except Exception as error:
-            told.set_result(error)
+            failure.set_result(error)
 
     async with asyncio.timeout(BOUND_S), serve(app) as serving:
         async with connect(serving.url.replace("http", "ws")) as socket:
             with pytest.raises(ConnectionClosed):
                 await socket.recv()
             assert socket.close_code == 4000
-        assert isinstance(await told, ClientDisconnected)
+        assert isinstance(await failure, ClientDisconnected)

@@ -51,7 +51,7 @@ async def test_a_delivery_that_takes_longer_than_its_message_lives_is_ended(rela
     assert (endpoint.begun, endpoint.cancelled) == (1, 1)
 
     def room() -> tuple[int, str]:
-        (view,) = [one for one in relay.endpoints() if one.subject == TARGET]
+        (view,) = [endpoint for endpoint in relay.endpoints() if endpoint.subject == TARGET]
         return view.running, view.problem
 
     await eventually(lambda: room() == (0, ""), "its room is not free again")

@@ -238,7 +238,7 @@ def test_an_entry_that_is_not_understood_leaves_the_others(tmp_path: Path) -> No
         '[[channels]]\nid = "sly"\nproblem = ""\n'
     )
     config = configuration.load(environ={"TIELINE_CONFIG": str(file)})
-    assert [(one.id, bool(one.problem)) for one in config.channels] == [
+    assert [(channel.id, bool(channel.problem)) for channel in config.channels] == [
         ("good", False),
         ("typo", True),
         ("number 3", True),

@@ -65,12 +65,12 @@ class Setting:
     async def reported(self, *ids: str) -> None:
         """These wait for a person, and it is said; fails as soon as the hub takes one of them by itself."""
 
-        def said() -> bool:
+        def are_untrusted() -> bool:
             reports = {report.id: report for report in self.channels.reports()}
             return all(id in reports and "is not trusted yet" in reports[id].problem for id in ids)
 
         async with asyncio.timeout(BOUND):
-            while not said():
+            while not are_untrusted():
                 changes = await self.heard.get()
                 taken = {*changes.started, *changes.restarted} & {*ids}
                 assert not taken or changes.trusted, f"nobody agreed: {changes}"

@@ -26,8 +26,8 @@ BUILT_IN = {"agent": AgentConfig, "webhook": WebhookConfig, "telegram": Telegram
 class Canary:
     """A channel's module that leaves a trace when it is run."""
 
-    def __init__(self, place: Path) -> None:
-        self.trace = place / "ran"
+    def __init__(self, folder: Path) -> None:
+        self.trace = folder / "ran"
         self.text = f"import pathlib\npathlib.Path({str(self.trace)!r}).touch()\n{MODULE}"
 
     @property
