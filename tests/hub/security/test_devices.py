@@ -10,7 +10,9 @@ import pytest
 from tests.hub.conftest import Running, caller
 
 from tieline.bus import Bus, open_bus
+from tieline.errors import BusError
 from tieline.hub.http.problems import RequestRefused
+from tieline.hub.security import devices as devices_module
 from tieline.hub.security.devices import UNUSED_S, Device, Devices
 from tieline.protocol.audit import AuditLine
 from tieline.protocol.views import DeviceView
@@ -50,6 +52,42 @@ async def test_a_secret_of_one_who_was_revoked_lets_nobody_in(bus: Bus) -> None:
         with pytest.raises(RequestRefused) as refused:
             await devices.claim(secret, ("client",))
         assert refused.value.code == "Unauthenticated"
+
+
+async def test_what_the_bus_tells_late_lets_no_revoked_device_in_again(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bus tells in order, and later than we know: when it was last seen, for one."""
+    monkeypatch.setattr(devices_module, "PROPAGATION_S", 0.0)
+    devices = Devices(bus)  # its table is not followed: what the bus tells comes when this test says so
+    tell = devices._apply  # pyright: ignore[reportPrivateUsage]
+    phone, key = await devices.add("page", "phone")
+    written = msgspec.json.encode(phone)
+    await devices.revoke(phone.id)
+    tell(phone.id, written, True)
+    assert devices.device_of(key) is None and not devices.knows(phone.id)
+    tell(phone.id, None, True)
+    tell(phone.id, written, True)  # written after that: it is news again
+    assert devices.knows(phone.id)
+
+
+async def test_one_that_the_bus_cannot_revoke_stays(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices_module, "PROPAGATION_S", 0.0)
+    devices = Devices(bus)
+    tell = devices._apply  # pyright: ignore[reportPrivateUsage]
+    phone, key = await devices.add("page", "phone")
+
+    async def fails(key: str, *, expect: int | None = None) -> None:
+        raise BusError("it is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(devices._table, "delete", fails)  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(BusError):
+            await devices.revoke(phone.id)
+    assert devices.device_of(key) is not None
+    renamed = msgspec.structs.replace(phone, name="renamed")
+    tell(phone.id, msgspec.json.encode(renamed), True)
+    assert [one.name for one in devices.list()] == ["renamed"], "the bus is believed again"
 
 
 async def test_unused_for_ninety_days_means_out(bus: Bus) -> None:
