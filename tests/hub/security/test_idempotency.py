@@ -135,6 +135,17 @@ async def test_what_may_pass_is_not_kept(once: IdempotencyStore, status: int) ->
     assert app.calls == 2
 
 
+@pytest.mark.parametrize("path", ["/hooks/nobody", "/hooks/in/nobody", "/api/v1/sessions"])
+async def test_a_strangers_key_is_not_kept(hub: Running, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setattr("tieline.hub.security.idempotency.TRANSIENT", frozenset[int]())  # whatever the answer is
+    async with caller(hub.url) as stranger:
+        for _ in range(2):
+            reply = await stranger.post(path, json={}, headers=keyed("one"))
+            assert 400 <= reply.status_code < 600 and "idempotency-replayed" not in reply.headers
+    assert not hub.hub.idempotency.cached
+    assert await hub.hub.bus.table("answers").keys() == []
+
+
 @pytest.mark.slow
 async def test_a_strangers_keys_cost_nothing(hub: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand keys to doors that are open: nothing of them is on the bus, in memory, or answered twice."""
