@@ -1,7 +1,7 @@
 """Who is at the hub's own machine, as far as a request can tell."""
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -19,7 +19,7 @@ def is_here(
     hub = SimpleNamespace(origins=SimpleNamespace(proxied=proxied))
     request: Any = SimpleNamespace(context=context, headers=headers, hub=hub)
     try:
-        require_hub_machine(cast("Any", request), "do it")
+        require_hub_machine(request, "do it")
     except RequestRefused as refused:
         assert (refused.code, refused.message) == ("Forbidden", "only the hub's own machine may do it")
         assert "localhost" in refused.hint
