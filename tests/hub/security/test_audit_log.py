@@ -1,5 +1,7 @@
 """The audit log: who came in, let in, decided, was refused. Apart from events, bounded, and nobody can flood it."""
 
+import asyncio
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -239,6 +241,32 @@ async def test_refusals_leave_the_room_that_there_is_to_what_others_do(
             audit.record("refusal", "", f"192.0.2.{n}", why="wrong")
         audit.record("sign-in", "last", "here")
         assert [line.who for line in reversed(await audit.read())] == ["0", "1", "2", "", "", "last"]
+
+
+async def test_lines_that_are_being_written_when_it_ends_are_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancelled thread goes on: what it writes must be known."""
+    append = audit_module._append  # pyright: ignore[reportPrivateUsage]
+    loop, began, may_write = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def slow(file: Path, data: bytes) -> None:
+        loop.call_soon_threadsafe(began.set)
+        assert may_write.wait(30)
+        append(file, data)
+
+    def let_write(rounds: int) -> None:
+        loop.call_soon(let_write, rounds - 1) if rounds else may_write.set()
+
+    monkeypatch.setattr(audit_module, "_append", slow)
+    file = tmp_path / "audit.jsonl"
+    async with AuditLog(file) as audit:
+        audit.record("sign-in", "one", "here")
+        await began.wait()
+        audit.record("sign-in", "two", "here")
+        let_write(10)  # after its task has been cancelled
+    written = [msgspec.json.decode(line, type=AuditLine) for line in file.read_bytes().splitlines()]
+    assert [(line.who, line.seq) for line in written] == [("one", 1), ("two", 2)]
 
 
 async def test_what_is_said_is_short(tmp_path: Path) -> None:
