@@ -225,13 +225,12 @@ class Warming(Unruly):
             raise self.problem
 
 
-@pytest.mark.parametrize(
-    "driver", [Warming(), Warming(OSError("it died")), Warming(hangs=True)], ids=["can", "dies", "hangs"]
-)
+@pytest.mark.parametrize("how", ["well", "it dies", "it hangs"])
 async def test_an_agent_warms_up_and_nothing_depends_on_it(
-    driver: Warming, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tieline.sessions.session.WARM_UP_S", 0.05)
+    driver = Warming(OSError(how) if how == "it dies" else None, hangs=how == "it hangs")
     session = open_session(driver, cwd=tmp_path)
     await session.warm_up()
     assert driver.warmed == 0, "it is not open"
