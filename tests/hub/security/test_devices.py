@@ -16,6 +16,7 @@ from tieline.hub.security import devices as devices_module
 from tieline.hub.security.devices import UNUSED_S, Device, Devices
 from tieline.protocol.audit import AuditLine
 from tieline.protocol.views import DeviceView
+from tieline.testing.wait_for import eventually
 
 
 @pytest.fixture
@@ -88,6 +89,22 @@ async def test_one_that_the_bus_cannot_revoke_stays(bus: Bus, monkeypatch: pytes
     renamed = msgspec.structs.replace(phone, name="renamed")
     tell(phone.id, msgspec.json.encode(renamed), True)
     assert [one.name for one in devices.list()] == ["renamed"], "the bus is believed again"
+
+
+async def test_a_key_is_given_out_when_the_bus_has_told_of_it(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its next request may come to another hub; a bus that does not tell is not waited for."""
+    monkeypatch.setattr(devices_module, "PROPAGATION_S", 30.0)
+    devices = Devices(bus)  # its table is not followed
+    pairing = asyncio.create_task(devices.add("client", "laptop"))
+    await eventually(lambda: len(devices.list()) == 1, "it is not written")
+    (listed,) = devices.list()
+    entry = await bus.table("devices").get(listed.id)
+    assert entry is not None and not pairing.done()
+    devices._apply(listed.id, entry.value, True)  # pyright: ignore[reportPrivateUsage]
+    device, key = await asyncio.wait_for(pairing, 10)
+    assert device.id == listed.id and devices.device_of(key) == device
+    monkeypatch.setattr(devices_module, "PROPAGATION_S", 0.05)
+    assert (await asyncio.wait_for(devices.add("client", "desk"), 10))[0].name == "desk"
 
 
 async def test_unused_for_ninety_days_means_out(bus: Bus) -> None:

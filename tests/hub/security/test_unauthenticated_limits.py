@@ -160,6 +160,8 @@ async def test_whom_a_connection_counts_for() -> None:
     registry = UnauthenticatedLimits(per_address=1, together=10)
     assert came(registry, "192.0.2.1") and came(registry, "::ffff:192.0.2.1") is None, "the same address, mapped"
     assert came(registry, "fe80::1%eth0") and came(registry, "fe80::2%eth1") is None, "the same network"
+    assert came(registry, "2001:db8::1") and came(registry, "2001:db8::8000:0:0:1") is None, "up to its middle"
+    assert came(registry, "2001:db8:0:1::1"), "the network beside it"
     assert came(registry, "fe81::1") and came(registry, "no address") and came(registry, "no address") is None
 
 
