@@ -131,6 +131,36 @@ async def test_unused_for_ninety_days_means_out(bus: Bus) -> None:
         assert len(devices.list()) == 2, "its time counts from when it was here last"
 
 
+async def test_a_device_is_connected_until_its_last_connection_closes(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Devices(bus) as devices:
+        phone, key = await devices.add("page", "phone")
+        first, second = devices.connected(phone.id), devices.connected(phone.id)
+        for stranger in ("owner", "session-x"):
+            devices.connected(stranger)()
+        monkeypatch.setattr(devices_module, "UNUSED_S", -60.0)  # from now on all that are not connected are unused
+        first()
+        assert devices.device_of(key) is not None
+        second()
+        assert devices.device_of(key) is None
+
+
+async def test_when_a_device_was_last_seen_outlives_the_hub(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Devices(bus) as devices:
+        one, key = await devices.add("page", "one")
+        other, _ = await devices.add("page", "other")
+        seen = time.time() + 3600
+        for device, at in ((one, seen), (other, one.seen_at + 1)):
+            devices._seen[device.id] = at  # pyright: ignore[reportPrivateUsage]
+        assert devices.view(one).seen_at == seen
+    async with Devices(bus) as devices:
+        found = {device.name: device.seen_at for device in devices.list()}
+        assert found == {"one": seen, "other": other.seen_at}, "not for a moment's difference"
+        used = devices.device_of(key)
+        assert used is not None and used.seen_at == seen
+
+
 async def test_revoking_takes_along_what_it_let_in(hub: Running) -> None:
     phone, laptop, tablet, desk = await chain(hub.hub.devices)
     listed = (await hub.client.get("/api/v1/devices")).json()
