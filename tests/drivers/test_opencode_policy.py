@@ -74,6 +74,27 @@ def test_nor_is_the_configuration_widened(policy: Policy) -> None:
     assert decide("edit", "code.py", strict["permission"], rules) == policy.file_write
 
 
+@pytest.mark.parametrize("policy", every_policy(), ids=str)
+def test_a_denial_by_a_pattern_is_kept(policy: Policy) -> None:
+    """Of the permission, or of what it is about."""
+    strict = agent(rule("*", "deny", "secret/*"), rule("web*", "deny"))
+    rules = session_rules(policy, [strict])
+    for name in PERMISSIONS["network"]:
+        assert decide(name, "https://example.test", strict["permission"], rules) == "deny"
+        assert is_hidden(rules, name)
+    for name, level in (("edit", policy.file_write), ("bash", policy.shell)):
+        assert decide(name, "secret/key", strict["permission"], rules) == "deny"
+        assert decide(name, "code.py", strict["permission"], rules) == level
+
+
+def test_subagents_are_seen_by_the_patterns_of_their_rules() -> None:
+    lax = agent(rule("*", "ask"), rule("web*", "allow"), name="lax", mode="subagent")
+    held = agent(rule("web*", "allow"), rule("*", "ask"), name="held", mode="subagent")
+    silent = {"name": "silent", "mode": "subagent"}
+    rules = session_rules(Policy("allow", "allow", "ask"), [BUILD, lax, held, silent])
+    assert tasks(rules) == {"lax": "deny"}
+
+
 def test_the_chosen_agent_counts() -> None:
     plan = agent(rule("edit", "deny"), name="plan")
     assert is_hidden(session_rules(FULL, [BUILD, plan], agent="plan"), "write")

@@ -75,3 +75,31 @@ async def test_what_a_restart_denied_says_so_everywhere() -> None:
     assert f"Denied: {why}" in card(ask_note(record, None), content=True).text
     allowed = replace(record, status="answered", answer=Answer("q1", "allow", by="restart"))
     assert ask_note(allowed, None).outcome == "Approved by restart", "somebody's name proves nothing"
+
+
+async def test_a_session_waits_as_long_as_its_ask_does() -> None:
+    """Until it is decided, expires or is withdrawn; one that nobody saw never made it wait."""
+    async with open_bus("sqlite://:memory:") as bus:
+        told: list[tuple[str, bool]] = []
+        shown = asyncio.Event()
+
+        def changed(session: str, waits: bool) -> None:
+            told.append((session, waits))
+            shown.set()
+
+        asks = PendingAsks(bus, expiry_s=60, changed=changed)
+        for end in ("decided", "withdrawn"):
+            shown.clear()
+            task = asyncio.create_task(asks.wait("s", replace(RUN, id=end)))
+            await asyncio.wait_for(shown.wait(), 10)
+            assert told == [("s", True)]
+            if end == "decided":
+                await asks.answer(end, Answer(end, "deny", by="me"))
+            else:
+                task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert told == [("s", True), ("s", False)]
+            told.clear()
+        short = PendingAsks(bus, expiry_s=0.05, changed=changed)
+        assert (await short.wait("s", replace(RUN, id="expired"))).decision == "deny"
+        assert told in ([], [("s", True), ("s", False)]), "it may expire before it is shown"

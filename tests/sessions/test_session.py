@@ -181,3 +181,65 @@ async def test_what_is_not_declared_is_refused(tmp_path: Path) -> None:
         open_session(Scripted(), cwd=tmp_path, resume="x")
     with pytest.raises(UsageError, match="absolute"):
         Session(Scripted(), Spec(cwd="relative"))
+
+
+# --- what only some drivers can --------------------------------------------------------------------------------------
+
+
+async def says_nothing() -> AsyncIterator[Event]:
+    yield Done("success")
+
+
+async def test_nobody_steers_an_agent_that_cannot_be_steered(tmp_path: Path) -> None:
+    """Whatever its driver would do with it."""
+    driver = Unruly(says_nothing)
+    steered: list[str] = []
+
+    async def steer(text: str) -> None:
+        steered.append(text)
+
+    driver.steer = steer
+    async with open_session(driver, cwd=tmp_path) as session:
+        with pytest.raises(Unsupported, match="steer") as refused:
+            await session.steer("left")
+        assert "next prompt" in refused.value.hint and steered == []
+        driver.features = Features(steer=True)
+        await session.steer("left")
+        assert steered == ["left"]
+
+
+class Warming(Unruly):
+    """One that can do something ahead, and how that goes."""
+
+    def __init__(self, problem: Exception | None = None, *, hangs: bool = False) -> None:
+        super().__init__(says_nothing)
+        self.problem = problem
+        self.hangs = hangs
+        self.warmed = 0
+
+    async def warm_up(self) -> None:
+        self.warmed += 1
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.problem is not None:
+            raise self.problem
+
+
+@pytest.mark.parametrize("how", ["well", "it dies", "it hangs"])
+async def test_an_agent_warms_up_and_nothing_depends_on_it(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tieline.sessions.session.WARM_UP_S", 0.05)
+    driver = Warming(OSError(how) if how == "it dies" else None, hangs=how == "it hangs")
+    session = open_session(driver, cwd=tmp_path)
+    await session.warm_up()
+    assert driver.warmed == 0, "it is not open"
+    async with session:
+        await session.warm_up()
+        assert driver.warmed == 1
+        assert done(await collect(session.turn("go"))).status == "success"
+
+
+async def test_an_agent_that_cannot_warm_up_is_left_alone(tmp_path: Path) -> None:
+    async with open_session(Unruly(says_nothing), cwd=tmp_path) as session:
+        await session.warm_up()

@@ -298,3 +298,115 @@ async def test_whoever_adds_what_changes_something_says_whether_a_terminals_agen
     person_only = {(method, path) for method, path in changing if access_rules.person_only(method, path)}
     assert changing - person_only == A_TERMINALS_AGENT_MAY
     assert len(person_only) == len([method for method, _ in access_rules.PERSON_ONLY if method != "GET"])
+
+
+# --- the rules themselves ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "method, path, needs",
+    [
+        (WEBSOCKET, "/api/v1/stream", "first frame"),
+        (WEBSOCKET, "/api/v1/link", "node"),
+        (WEBSOCKET, "/healthz", "device"),
+        (WEBSOCKET, "/assets/a.js", "device"),
+        ("GET", "/api/v1/stream", "device"),
+        ("GET", "/api/v1/link", "device"),
+        ("GET", "/healthz", "nothing"),
+        ("POST", "/healthz", "device"),
+        ("GET", "/assets/a.js", "nothing"),
+        ("POST", "/assets/a.js", "device"),
+        ("GET", "/assets", "device"),
+        ("POST", "/hooks/in/x", "nothing"),
+        ("GET", "/hooks/in/x", "device"),
+        ("GET", "/api/v1/assets/a.js", "device"),
+        ("GET", "/metrics", "device"),
+    ],
+)
+async def test_what_a_request_needs(method: str, path: str, needs: str) -> None:
+    assert access_rules.required_auth(method, path) == needs
+
+
+@pytest.mark.parametrize(
+    "path, ambiguous",
+    [
+        ("/", False),
+        ("/api/v1/me", False),
+        ("/s/a.b/..c", False),
+        ("/s/...", False),
+        ("/s/ü", False),
+        ("//", True),
+        ("/a//b", True),
+        ("/a/.", True),
+        ("/a/./b", True),
+        ("/a/..", True),
+        ("/a/../b", True),
+        ("/a\\b", True),
+        ("/a\x00", True),
+        ("/a\nb", True),
+        ("/a\x7f", True),
+    ],
+)
+async def test_a_path_that_could_be_read_in_two_ways(path: str, ambiguous: bool) -> None:
+    assert access_rules.is_ambiguous(path) is ambiguous
+
+
+async def test_a_sessions_process_reads_its_own_session_only() -> None:
+    allowed = access_rules.session_allowed
+    for more in ("", "/events", "/messages"):
+        assert allowed("GET", f"/api/v1/sessions/mine{more}", "mine")
+        assert not allowed("GET", f"/api/v1/sessions/other{more}", "mine")
+        assert not allowed("POST", f"/api/v1/sessions/mine{more}", "mine")
+        assert not allowed("GET", f"/api/v1/sessions/mine{more}/x", "mine")
+    assert not allowed("GET", "/api/v1/sessions", "mine")
+    assert not allowed("GET", "/api/v1/sessions/", "mine")
+    assert allowed("GET", "/api/v1/messages/any", "mine") and not allowed("GET", "/api/v1/messages/any/trace", "mine")
+    assert allowed("POST", "/api/v1/messages", "mine") and not allowed("GET", "/api/v1/messages", "mine")
+    assert not allowed("GET", "/api/v1/sessions/{own}", "mine")
+
+
+async def test_what_only_people_do_is_found_whatever_it_is_about() -> None:
+    for method, template in access_rules.PERSON_ONLY:
+        path = re.sub(r"\{[^}]*\}", "x", template)
+        assert access_rules.person_only(method, path), path
+        assert not access_rules.person_only("PUT", path)
+        assert not access_rules.person_only(method, f"/x{path}")
+        lasting = (method, template) in access_rules.TERMINAL_ONLY
+        assert access_rules.terminal_only(method, path) == lasting
+        assert not access_rules.terminal_only("PUT", path)
+    assert set(access_rules.PERSON_ONLY) >= access_rules.TERMINAL_ONLY
+    assert not access_rules.person_only("GET", "/api/v1/sessions/x")
+
+
+async def test_how_large_a_body_may_be_and_how_long_it_may_take() -> None:
+    rules, limits = access_rules, access_rules.body_limits
+    for path in (
+        "/api/v1/sessions",
+        "/api/v1/sessions/x/prompts",
+        "/api/v1/sessions/x/prompts/y",
+        "/api/v1/schedules",
+    ):
+        assert limits(path) == (rules.MAX_PROMPT_BODY, rules.PROMPT_BODY_S), path
+    for path in ("/mcp", "/api/v1/harness-hooks", "/api/v1/harness-plugins/x/events"):
+        assert limits(path) == (rules.MAX_MCP_BODY, rules.PROMPT_BODY_S), path
+    for path in (
+        "/api/v1/login",
+        "/api/v1/messages",
+        "/api/v1/sessions/x",
+        "/api/v1/sessions/x/prompts/y/move",
+        "/api/v1/schedules/x",
+        "/mcp/delivered",
+        "/x/api/v1/sessions",
+    ):
+        assert limits(path) == (rules.MAX_BODY, rules.BODY_S), path
+    for path in ("/api/v1/login", "/api/v1/pair"):
+        assert limits(path, stranger=True) == (rules.MAX_SECRET_BODY, rules.UNAUTHENTICATED_BODY_S)
+    for path in ("/hooks/in/x", "/api/v1/sessions", "/mcp"):
+        assert limits(path, stranger=True) == (rules.MAX_BODY, rules.UNAUTHENTICATED_BODY_S), "a stranger's are small"
+    assert rules.MAX_SECRET_BODY < rules.MAX_BODY < rules.MAX_PROMPT_BODY
+
+
+async def test_how_long_a_response_may_take() -> None:
+    assert access_rules.response_limit("/api/v1/harness-plugins/x/events") == access_rules.PLUGIN_EVENTS_S
+    for path in ("/api/v1/harness-plugins/x/sessions", "/api/v1/sessions/x/events", "/api/v1/me"):
+        assert access_rules.response_limit(path) == access_rules.RESPONSE_S

@@ -1,5 +1,7 @@
 """The audit log: who came in, let in, decided, was refused. Apart from events, bounded, and nobody can flood it."""
 
+import asyncio
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -162,3 +164,132 @@ async def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -
         audit.record("sign-in", "me", "here")
         await audit.flush()
         assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_refusal_that_goes_on_is_counted_while_the_hub_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_module, "WINDOW_S", 0.05)
+    file = tmp_path / "audit.jsonl"
+    async with AuditLog(file) as audit:
+        for why in ("a", "b", "a", "a"):
+            audit.record("refusal", "", "192.0.2.1", why=why)
+        await audit.flush()
+
+        def counted() -> list[tuple[str, int]]:
+            return [
+                (line.details["why"], line.count)
+                for line in map(msgspec.json.Decoder(AuditLine).decode, file.read_bytes().splitlines())
+            ]
+
+        await eventually(lambda: ("a", 2) in counted(), "no line with their number")
+        assert counted() == [("a", 1), ("b", 1), ("a", 2)], "one that did not come again has no second line"
+
+
+async def test_what_is_told_apart_is_who_from_where_and_why(tmp_path: Path) -> None:
+    async with AuditLog(tmp_path / "audit.jsonl") as audit:
+        for who, via, why in (("a", "x", "1"), ("b", "x", "1"), ("a", "y", "1"), ("a", "x", "2"), ("a", "x", "1")):
+            audit.record("refusal", who, via, why=why, request=f"GET /{who}{via}{why}")
+        assert len(await audit.read()) == 4
+        for _ in range(2):
+            audit.record("sign-in", "a", "x")
+        assert len(await audit.read(kind="sign-in")) == 2, "only refusals are counted"
+
+
+async def test_lines_end_while_the_hub_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_module, "TRIM_S", 0.0)
+    file = tmp_path / "audit.jsonl"
+    async with AuditLog(file) as audit:
+        audit.record("sign-in", "old", "here")
+        await eventually(lambda: b"old" in (file.read_bytes() if file.exists() else b""), "it is not written")
+        monkeypatch.setattr(audit_module, "KEPT_DAYS", -1)
+        audit.record("sign-in", "new", "here")
+        await eventually(lambda: file.read_bytes() == b"", "they are kept")
+        monkeypatch.undo()
+        audit.record("sign-in", "newest", "here")
+        assert [(line.who, line.seq) for line in await audit.read()] == [("newest", 3)], "numbers are not used again"
+    assert [one.name for one in tmp_path.iterdir()] == ["audit.jsonl"]
+
+
+async def test_a_disk_that_takes_nothing_for_long_takes_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_module, "MAX_WAITING", 5)
+    folder = tmp_path / "state"
+    folder.write_text("in the way")
+    async with AuditLog(folder / "audit.jsonl") as audit:
+        for n in range(4):
+            audit.record("sign-in", f"kept {n}", "here")
+        await audit.flush()
+        folder.unlink()
+        assert [line.who for line in reversed(await audit.read())] == ["kept 0", "kept 1", "kept 2", "kept 3"]
+        (folder / "audit.jsonl").rename(tmp_path / "before")
+        folder.rmdir()
+        folder.write_text("in the way again")
+        for n in range(5):
+            audit.record("sign-in", f"lost {n}", "here")
+        await audit.flush()
+        folder.unlink()
+        audit.record("sign-in", "last", "here")
+        assert [(line.who, line.seq) for line in await audit.read()] == [("last", 10)], "five are missing, it says"
+
+
+async def test_refusals_leave_the_room_that_there_is_to_what_others_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_module, "MAX_WAITING", 5)
+    async with AuditLog(tmp_path / "audit.jsonl") as audit:
+        for n in range(3):
+            audit.record("sign-in", f"{n}", "here")
+        for n in range(10):
+            audit.record("refusal", "", f"192.0.2.{n}", why="wrong")
+        audit.record("sign-in", "last", "here")
+        assert [line.who for line in reversed(await audit.read())] == ["0", "1", "2", "", "", "last"]
+
+
+async def test_lines_that_are_being_written_when_it_ends_are_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancelled thread goes on: what it writes must be known."""
+    append = audit_module._append  # pyright: ignore[reportPrivateUsage]
+    loop, began, may_write = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def slow(file: Path, data: bytes) -> None:
+        loop.call_soon_threadsafe(began.set)
+        assert may_write.wait(30)
+        append(file, data)
+
+    def let_write(rounds: int) -> None:
+        loop.call_soon(let_write, rounds - 1) if rounds else may_write.set()
+
+    monkeypatch.setattr(audit_module, "_append", slow)
+    file = tmp_path / "audit.jsonl"
+    async with AuditLog(file) as audit:
+        audit.record("sign-in", "one", "here")
+        await began.wait()
+        audit.record("sign-in", "two", "here")
+        let_write(10)  # after its task has been cancelled
+    written = [msgspec.json.decode(line, type=AuditLine) for line in file.read_bytes().splitlines()]
+    assert [(line.who, line.seq) for line in written] == [("one", 1), ("two", 2)]
+
+
+async def test_what_is_said_is_short(tmp_path: Path) -> None:
+    long, most = "x" * (audit_module.MAX_TEXT + 1), "x" * audit_module.MAX_TEXT
+    async with AuditLog(tmp_path / "audit.jsonl") as audit:
+        audit.record("code", long, long, file=long, more=most, none="")
+        (line,) = await audit.read()
+    short = "x" * (audit_module.MAX_TEXT - 1) + "…"
+    assert (line.who, line.via, dict(line.details)) == (short, short, {"file": short, "more": most})
+
+
+async def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    """The state folder is its owner's; what is there in the log's place is not written to all the same."""
+    elsewhere, file = tmp_path / "elsewhere", tmp_path / "audit.jsonl"
+    elsewhere.write_text("mine")
+    async with AuditLog(file) as audit:
+        file.symlink_to(elsewhere)
+        audit.record("sign-in", "me", "here")
+        await audit.flush()
+        assert elsewhere.read_text() == "mine"
+        file.unlink()
+        assert [line.who for line in await audit.read()] == ["me"]

@@ -11,8 +11,10 @@ from starlette.types import Send
 from tests.hub.conftest import Running, caller, running
 
 from tieline.bus import open_bus
+from tieline.errors import BusError
 from tieline.hub.http.problems import RequestRefused
 from tieline.hub.security.idempotency import IdempotencyStore, command_id, digest_of, idempotency_id
+from tieline.testing.wait_for import eventually
 
 
 def keyed(key: str) -> dict[str, str]:
@@ -133,6 +135,101 @@ async def test_what_may_pass_is_not_kept(once: IdempotencyStore, status: int) ->
     for _ in range(2):
         await once.run("id", "digest", app, private=False)
     assert app.calls == 2
+
+
+@pytest.mark.parametrize(
+    "status, private, kept",
+    [
+        (200, False, True),
+        (299, True, True),
+        (300, True, False),
+        (400, True, False),
+        (400, False, True),
+        (499, False, True),
+    ],
+)
+async def test_what_carries_secrets_is_kept_only_where_it_gave_one(
+    once: IdempotencyStore, status: int, private: bool, kept: bool
+) -> None:
+    app = App(status)
+    answers = [await once.run("id", "digest", app, private=private) for _ in range(2)]
+    assert app.calls == (1 if kept else 2)
+    assert once.cached == kept
+    replayed = ("idempotency-replayed", "true")
+    assert answers[0].headers == (("a", "b"),)
+    assert answers[1].headers == ((("a", "b"), replayed) if kept else (("a", "b"),))
+    assert answers[1].body == (b"1" if kept else b"2")
+
+
+async def test_memory_keeps_the_newest(once: IdempotencyStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tieline.hub.security.idempotency.MAX_CACHED", 2)
+    app = App()
+    for id in ("one", "two", "three", "three", "two"):
+        await once.run(id, "digest", app, private=True)
+    assert (app.calls, once.cached) == (3, 2)
+    await once.run("one", "digest", app, private=True)
+    assert (app.calls, once.cached) == (4, 2), "the oldest is forgotten"
+
+
+@pytest.mark.parametrize(("most", "private"), [(1, False), (0, False), (1, True)])
+async def test_what_is_large_or_secret_is_in_memory_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, private: bool
+) -> None:
+    monkeypatch.setattr("tieline.hub.security.idempotency.MAX_RESPONSE", most)
+    app, on_the_bus = App(), most == 1 and not private
+    async with open_bus(f"sqlite:///{tmp_path / 'bus.db'}") as bus:
+        async with IdempotencyStore(bus) as once:
+            for _ in range(2):
+                await once.run("id", "digest", app, private=private)
+            assert app.calls == 1
+        assert await bus.table("answers").keys() == (["id"] if on_the_bus else [])
+        async with IdempotencyStore(bus) as other:  # another hub, or this one after a restart
+            await other.run("id", "digest", app, private=private)
+        assert app.calls == (1 if on_the_bus else 2)
+
+
+async def test_a_bus_that_takes_no_answer_fails_no_request(
+    once: IdempotencyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And of the answers that it takes its time for there are never more than so many."""
+    monkeypatch.setattr("tieline.hub.security.idempotency.MAX_WRITING", 2)
+    table, room, app = once._table, asyncio.Semaphore(0), App()  # pyright: ignore[reportPrivateUsage]
+    writing, most = 0, 0
+
+    async def nothing(key: str) -> None:
+        return None
+
+    async def fails(key: str, value: bytes, *, ttl: float) -> int:
+        nonlocal writing, most
+        writing += 1
+        most = max(most, writing)
+        await room.acquire()
+        writing -= 1
+        raise BusError("it is full")
+
+    monkeypatch.setattr(table, "get", nothing)
+    monkeypatch.setattr(table, "put", fails)
+    requests = [asyncio.create_task(once.run(f"{n}", "digest", app, private=False)) for n in range(8)]
+    await eventually(lambda: app.calls == 8 and writing == 2, "they do not come")
+    for _ in requests:
+        room.release()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        answers = await asyncio.gather(*requests)
+    assert [answer.status for answer in answers] == [200] * 8
+    assert most == 2
+
+
+@pytest.mark.parametrize("path", ["/hooks/nobody", "/hooks/in/nobody", "/api/v1/sessions"])
+async def test_a_strangers_key_is_not_kept(hub: Running, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setattr("tieline.hub.security.idempotency.TRANSIENT", frozenset[int]())  # whatever the answer is
+    async with caller(hub.url) as stranger:
+        for _ in range(2):
+            reply = await stranger.post(path, json={}, headers=keyed("one"))
+            assert 400 <= reply.status_code < 600 and "idempotency-replayed" not in reply.headers
+    assert not hub.hub.idempotency.cached
+    assert await hub.hub.bus.table("answers").keys() == []
 
 
 @pytest.mark.slow

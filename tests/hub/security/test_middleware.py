@@ -1,6 +1,7 @@
 """The gate: Host, Origin, tokens, on HTTP and on upgrades."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tieline.config import HubConfig
+from tieline.hub.http.problems import RequestRefused
 from tieline.hub.http.request_context import RequestContext
 from tieline.hub.http.response_writer import SECURITY_HEADERS
+from tieline.hub.security import access_rules, middleware
 from tieline.testing.wait_for import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -154,6 +157,45 @@ async def test_a_header_that_counts_is_there_once(shared: Running) -> None:
     writer.close()
     await writer.wait_closed()
     assert b" 400 " in head
+
+
+@pytest.mark.parametrize("in_chunks", [False, True])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_body_is_bounded_whatever_the_method_and_however_it_comes(
+    shared: Running, method: str, in_chunks: bool
+) -> None:
+    async def chunks() -> AsyncGenerator[bytes]:
+        for _ in range(5):
+            yield bytes(access_rules.MAX_BODY // 4)
+
+    content = chunks() if in_chunks else bytes(access_rules.MAX_BODY + 1)
+    reply = await shared.client.request(method, ME, content=content)
+    assert (reply.status_code, reply.json()["code"]) == (413, "BodyTooLarge")
+    reply = await shared.client.request(method, ME, content=bytes(access_rules.MAX_BODY))
+    assert reply.status_code != 413
+
+
+async def test_a_body_that_does_not_come_whole_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_rules, "UNAUTHENTICATED_BODY_S", 0.05)
+    read_body = middleware._read_body  # pyright: ignore[reportPrivateUsage]
+
+    async def read(*messages: dict[str, Any]) -> bytes:
+        left = list(messages)
+
+        async def receive() -> Any:
+            return left.pop(0) if left else await asyncio.Event().wait()
+
+        return await read_body(RequestContext(path=ME), receive)
+
+    part = {"type": "http.request", "body": b"a", "more_body": True}
+    assert await read(part, {"type": "http.request"}) == b"a"
+    for messages, why in (
+        ((part, {"type": "http.disconnect"}), "closed in the middle"),
+        ((part,), "did not arrive within 0.05 seconds"),
+    ):
+        with pytest.raises(RequestRefused, match=why) as refused:
+            await read(*messages)
+        assert refused.value.code == "SlowRequest"
 
 
 async def test_paths_that_can_be_read_in_two_ways_are_nobodys(shared: Running) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import resource
+import socket
 import time
 from collections.abc import Generator
 from contextlib import AsyncExitStack, suppress
@@ -140,6 +141,52 @@ async def test_who_makes_room_for_whom(monkeypatch: pytest.MonkeyPatch) -> None:
     # One subscriber has more addresses of IPv6 than there are sockets.
     assert came(registry, "2001:db8::1") and came(registry, "2001:db8::2")
     assert came(registry, "2001:db8::3") is None
+
+
+async def test_who_is_busy_makes_no_room_however_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = UnauthenticatedLimits(per_address=2, together=3)
+    busy = [came(registry, "192.0.2.1", busy=True), came(registry, "192.0.2.1", busy=True)]
+    other = came(registry, "192.0.2.2", busy=True)
+    now = time.monotonic()
+    monkeypatch.setattr(unauthenticated_limits.time, "monotonic", lambda: now + 5)
+    assert came(registry, "192.0.2.1") is None and came(registry, "192.0.2.3") is None
+    assert other and not other.aborted and not any(line is None or line.aborted for line in busy)
+    other.busy = False
+    assert came(registry, "192.0.2.1") is None, "another address makes no room for one that has all of its own"
+    assert came(registry, "192.0.2.3") is not None and other.aborted, "it does where all together are too many"
+
+
+async def test_whom_a_connection_counts_for() -> None:
+    registry = UnauthenticatedLimits(per_address=1, together=10)
+    assert came(registry, "192.0.2.1") and came(registry, "::ffff:192.0.2.1") is None, "the same address, mapped"
+    assert came(registry, "fe80::1%eth0") and came(registry, "fe80::2%eth1") is None, "the same network"
+    assert came(registry, "2001:db8::1") and came(registry, "2001:db8::8000:0:0:1") is None, "up to its middle"
+    assert came(registry, "2001:db8:0:1::1"), "the network beside it"
+    assert came(registry, "fe81::1") and came(registry, "no address") and came(registry, "no address") is None
+
+
+async def test_after_an_upgrade_it_is_the_same_connection() -> None:
+    registry = UnauthenticatedLimits(per_address=1, together=10)
+    line, upgraded = Line("192.0.2.1"), Line("192.0.2.1")
+    assert registry.add(line, line) and registry.add(line, upgraded)  # type: ignore[arg-type]
+    assert len(registry) == 1 and line in registry  # type: ignore[comparison-overlap]
+    for _ in range(2):
+        registry.discard(line)  # type: ignore[arg-type]
+    assert len(registry) == 0 and came(registry, "192.0.2.1")
+
+
+async def test_the_owners_socket_has_no_strangers() -> None:
+    registry = UnauthenticatedLimits(per_address=1, together=1)
+    with socket.socket(socket.AF_UNIX) as bound:
+
+        class OwnersLine(Line):
+            def get_extra_info(self, name: str) -> Any:
+                return bound if name == "socket" else ""
+
+        for _ in range(3):
+            line = OwnersLine("")
+            assert registry.add(line, line)  # type: ignore[arg-type]
+    assert len(registry) == 0
 
 
 async def test_of_all_addresses_together_too() -> None:

@@ -58,6 +58,14 @@ def test_the_folders_that_are_made_for_it_are_its_owners_alone(tmp_path: Path) -
     local.close()
 
 
+def test_all_folders_above_it_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "of" / "these" / "hub.sock"
+    local = OwnerSocket(path)
+    assert path.is_socket()
+    assert local.socket.gettimeout() == 0.0, "the loop does not wait for it"
+    local.close()
+
+
 @pytest.mark.parametrize("taken", [False, True], ids=["still there", "taken away"])
 def test_its_folder_goes_with_it(tmp_path: Path, taken: bool) -> None:
     """Newer Pythons take the socket away when its server closes; another hub's socket stays, and its folder."""

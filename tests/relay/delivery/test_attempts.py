@@ -9,7 +9,7 @@ from tests.relay.conftest import QUICK, over, relaying, states
 
 from tieline.channels.base import DeliveryContext, delivered, failed
 from tieline.envelopes import DeliveryResult, Envelope, Limits, MessageReceipt
-from tieline.errors import BusClosed
+from tieline.errors import BusClosed, BusError
 from tieline.relay import Relay
 from tieline.relay.delivery import attempts
 from tieline.testing.wait_for import eventually
@@ -157,3 +157,29 @@ async def test_a_relay_that_died_after_the_last_attempt_went_in_asks_what_became
         relay.serve(TARGET, take)
         ended = await over(relay, sent.id)
     assert (ended.state, ended.attempts, repeated) == ("injected", 1, [(1, True)])
+
+
+async def test_a_result_is_saved_until_the_bus_takes_it_or_is_closed(relay: Relay) -> None:
+    """A bus that is full takes it later; one that is closed never does, and the next relay asks what became of it."""
+    saves = 0
+
+    async def full_at_first() -> None:
+        nonlocal saves
+        saves += 1
+        if saves < 3:
+            raise BusError("it is full")
+
+    async def closed() -> None:
+        nonlocal saves
+        saves += 1
+        if saves > 1:
+            raise AssertionError("it is closed for good")
+        raise BusClosed
+
+    until_saved = relay.attempts._until_saved  # pyright: ignore[reportPrivateUsage]
+    await until_saved(full_at_first)
+    assert saves == 3
+    saves = 0
+    with pytest.raises(BusClosed):
+        await until_saved(closed)
+    assert saves == 1

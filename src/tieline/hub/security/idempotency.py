@@ -96,7 +96,7 @@ class IdempotencyStore:
 
     async def _write(self, id: str, answer: StoredResponse) -> None:
         """Not awaited: until the response is stored, the command's own id prevents a repetition."""
-        if len(self._writing) >= MAX_WRITING:
+        while len(self._writing) >= MAX_WRITING:  # of those that waited, each finds room for itself
             await asyncio.wait(self._writing, return_when=asyncio.FIRST_COMPLETED)
         task = asyncio.create_task(self._put(id, _encode(answer)))
         self._writing.add(task)
