@@ -27,9 +27,9 @@ SERVERS = {
 def test_the_receipt_claims_what_the_preset_does_and_no_more(name: str) -> None:
     preset = PRESETS[name]
     for policy in every_policy():
-        told = receipt(preset, policy)
+        policy_receipt = receipt(preset, policy)
         for capability in CAPABILITIES:
-            level, line = policy.level(capability), told.of(capability)
+            level, line = policy.level(capability), policy_receipt.of(capability)
             asks = bool(preset.control) or capability in preset.asks
             assert line.level == level
             assert (line.means == "none") == (not asks), "what it does not ask before, nothing enforces"
@@ -52,8 +52,8 @@ def test_a_repository_that_is_trusted_is_told_where_commands_are_asked_about() -
     for policy in every_policy():
         for name, preset in PRESETS.items():
             line = receipt(preset, policy, trusts_repository=True).shell
-            told = policy.shell != "allow" and line.means != "none" and bool(preset.repository.names)
-            assert (settings in line.note) == told, name
+            noted = policy.shell != "allow" and line.means != "none" and bool(preset.repository.names)
+            assert (settings in line.note) == noted, name
             for trusts in (False, True):
                 others = receipt(preset, policy, trusts_repository=trusts)
                 assert settings not in others.file_write.note + others.network.note
@@ -172,20 +172,20 @@ def test_opencode_has_subagents_only_where_nothing_is_asked(policy: Policy) -> N
 def test_a_file_that_replaces_our_rules_is_found_by_where_it_lies(tmp_path: Path) -> None:
     """An administrator's, the user's, the repository's; and those that ours would hide."""
     preset = replace(PRESETS["kimi"], overriding_files=("/etc/x/*.json", "~/.x/x.json", ".x/x.json"))
-    home, place, more = tmp_path / "home", tmp_path / "place", tmp_path / "opt/more.json"
-    place.mkdir()
-    files = [tmp_path / "etc/x/b.json", tmp_path / "etc/x/a.json", home / ".x/x.json", place / ".x/x.json", more]
+    home, project, more = tmp_path / "home", tmp_path / "place", tmp_path / "opt/more.json"
+    project.mkdir()
+    files = [tmp_path / "etc/x/b.json", tmp_path / "etc/x/a.json", home / ".x/x.json", project / ".x/x.json", more]
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
 
-    def found(cwd: str = str(place), home: str = str(home), *, hidden: bool = True) -> str:
+    def overriding_rule(cwd: str = str(project), home: str = str(home), *, hidden: bool = True) -> str:
         return overriding_rules(preset, cwd, tmp_path, home, ("/opt/more.json",) if hidden else ())
 
     for file in (files[1], files[0]):  # by name
-        assert found() == f"/{file.relative_to(tmp_path)}"
+        assert overriding_rule() == f"/{file.relative_to(tmp_path)}"
         file.unlink()
-    assert found() == "/home/.x/x.json"
-    assert found(home="") == "/place/.x/x.json"
-    assert found(cwd="", home="") == "/opt/more.json"
-    assert found(cwd="", home="", hidden=False) == ""
+    assert overriding_rule() == "/home/.x/x.json"
+    assert overriding_rule(home="") == "/place/.x/x.json"
+    assert overriding_rule(cwd="", home="") == "/opt/more.json"
+    assert overriding_rule(cwd="", home="", hidden=False) == ""

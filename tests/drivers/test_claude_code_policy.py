@@ -52,9 +52,9 @@ async def asked(
 @pytest.mark.parametrize("policy", every_policy(), ids=str)
 def test_the_receipt_says_what_really_holds(policy: Policy) -> None:
     for user_rules, repository in product((False, True), repeat=2):
-        told = enforce(policy, user_rules=user_rules, repository=repository)
+        policy_receipt = enforce(policy, user_rules=user_rules, repository=repository)
         for capability in CAPABILITIES:
-            level, line, shell = policy.level(capability), told.of(capability), capability == "shell"
+            level, line, shell = policy.level(capability), policy_receipt.of(capability), capability == "shell"
             assert (line.level, line.means) == (level, "prompt" if level == "ask" else "rule")
             assert ("your own allow rules, and commands" in line.note) == (user_rules and level == "ask")
             assert ("inside a skill's text" in line.note) == (shell and level == "ask")
@@ -189,7 +189,7 @@ async def test_what_would_be_kept_where_it_does_not_count_is_not_offered() -> No
 
 
 @pytest.mark.parametrize(
-    "suggestion, told",
+    "suggestion, scope",
     [
         (PermissionUpdate("setMode", mode="acceptEdits"), "all edits in this directory, and commands that make, move"),
         (PermissionUpdate("setMode", mode="plan"), "whatever the mode plan permits"),
@@ -198,9 +198,9 @@ async def test_what_would_be_kept_where_it_does_not_count_is_not_offered() -> No
         (PermissionUpdate("removeDirectories", directories=["/tmp"]), "removeDirectories"),
     ],
 )
-async def test_each_suggestion_says_what_it_permits(suggestion: PermissionUpdate, told: str) -> None:
+async def test_each_suggestion_says_what_it_permits(suggestion: PermissionUpdate, scope: str) -> None:
     ask = await asked("Bash", LS, suggestion, by=permissions(Policy(), user_rules=True))
-    assert told in ask.scopes["session"]
+    assert scope in ask.scopes["session"]
 
 
 # --- what an ask shows -----------------------------------------------------------------------------------------------
@@ -238,8 +238,8 @@ async def test_an_edit_is_shown_in_its_file(tmp_path: Path) -> None:
 
 async def test_a_plan_is_the_one_of_the_call_or_of_what_the_model_wrote() -> None:
     held, context = permissions(Policy()), ToolPermissionContext(tool_use_id="call")
-    told = await held.build_ask("ExitPlanMode", {"plan": "1. Look"}, {"plan": "older"}, context)
-    assert (told.kind, told.plan, told.tool, told.input) == ("plan", "1. Look", "call", {"plan": "1. Look"})
+    ask = await held.build_ask("ExitPlanMode", {"plan": "1. Look"}, {"plan": "older"}, context)
+    assert (ask.kind, ask.plan, ask.tool, ask.input) == ("plan", "1. Look", "call", {"plan": "1. Look"})
     assert (await held.build_ask("ExitPlanMode", {}, {"plan": "2. Leap"}, context)).plan == "2. Leap"
     assert (await held.build_ask("ExitPlanMode", {}, {}, context)).plan == ""
 
