@@ -198,6 +198,15 @@ async def test_a_body_that_does_not_come_whole_is_refused(monkeypatch: pytest.Mo
         assert refused.value.code == "SlowRequest"
 
 
+async def test_the_application_gets_the_body_that_was_read_whole_and_then_what_comes() -> None:
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    replayed = middleware._replay(b"body", receive)  # pyright: ignore[reportPrivateUsage]
+    assert await replayed() == {"type": "http.request", "body": b"body", "more_body": False}
+    assert [await replayed() for _ in range(2)] == [{"type": "http.disconnect"}] * 2
+
+
 async def test_paths_that_can_be_read_in_two_ways_are_nobodys(shared: Running) -> None:
     for path in ("/assets/../api/v1/me", "/assets/%2e%2e/api/v1/me", "/api//v1/me", "/assets/..%5cme", "/assets/%00"):
         reader, writer = await asyncio.open_connection("127.0.0.1", shared.serving.port)
