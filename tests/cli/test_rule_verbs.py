@@ -69,6 +69,9 @@ def test_an_approval_becomes_a_rule_and_ends(hub: Setting) -> None:
 
 
 def test_rules_that_are_typed(hub: Setting) -> None:
+    session = started(hub, "tester", "asks")  # a rule is tested with what was asked
+    waiting(hub, session)
+    ok(hub, "deny")
     tested = json.loads(ok(hub, "rules", "test", "prefix", "true", "--json"))
     assert tested["matched"] <= tested["tested"] and "would have allowed" in tested["text"]
     assert "of the last" in ok(hub, "rules", "test", "prefix", "true", "--deny", "--everywhere")
