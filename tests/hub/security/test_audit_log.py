@@ -263,12 +263,13 @@ async def test_lines_that_are_being_written_when_it_ends_are_written_once(
         loop.call_soon(let_write, rounds - 1) if rounds else may_write.set()
 
     monkeypatch.setattr(audit_module, "_append", slow)
-    file = tmp_path / "audit.jsonl"
+    file, before = tmp_path / "audit.jsonl", asyncio.all_tasks()
     async with AuditLog(file) as audit:
         audit.record("sign-in", "one", "here")
         await began.wait()
         audit.record("sign-in", "two", "here")
         let_write(10)  # after its task has been cancelled
+    assert "audit" not in {task.get_name() for task in asyncio.all_tasks() - before}, "its task has ended"
     written = [msgspec.json.decode(line, type=AuditLine) for line in file.read_bytes().splitlines()]
     assert [(line.who, line.seq) for line in written] == [("one", 1), ("two", 2)]
 

@@ -37,8 +37,8 @@ def test_on_this_machine_it_is_the_harness_that_started_the_caller(monkeypatch: 
     monkeypatch.setattr(module, "starter_of", starter)
     peer = LocalPeer(pid=os.getpid(), lineage=(os.getpid(), os.getppid()))
     context = RequestContext(device=device(OWNER), peer=peer)
-    for direct, process in ((False, os.getppid()), (True, os.getpid())):
-        assert harness_caller(context, MESH, **CLAIM, direct=direct) == Caller(
+    for direct, process in (({}, os.getppid()), ({"direct": True}, os.getpid())):
+        assert harness_caller(context, MESH, **CLAIM, **direct) == Caller(
             machine="here",
             harness="claude-code",
             session="theirs",

@@ -147,6 +147,14 @@ async def test_a_token_always_and_never_in_the_query(shared: Running) -> None:
         assert (await shared.client.get(ME, headers={"Authorization": wrong})).status_code == 401
 
 
+async def test_only_a_node_links(shared: Running) -> None:
+    for kind in ("client", "page", "mesh"):
+        _, key = await shared.hub.devices.add(kind, kind)
+        assert await upgrade(shared, "/api/v1/link", shared.headers(key)) == 403, kind
+    _, key = await shared.hub.devices.add("node", "a node", node="n")
+    assert await upgrade(shared, "/api/v1/link", shared.headers(key)) == 101
+
+
 async def test_a_header_that_counts_is_there_once(shared: Running) -> None:
     twice = [("Host", "localhost"), ("Authorization", f"Bearer {shared.token}"), ("Authorization", "Bearer x")]
     reader, writer = await asyncio.open_connection("127.0.0.1", shared.serving.port)
