@@ -37,8 +37,9 @@ def test_on_this_machine_it_is_the_harness_that_started_the_caller(monkeypatch: 
     monkeypatch.setattr(module, "starter_of", starter)
     peer = LocalPeer(pid=os.getpid(), lineage=(os.getpid(), os.getppid()))
     context = RequestContext(device=device(OWNER), peer=peer)
-    for direct, process in (({}, os.getppid()), ({"direct": True}, os.getpid())):
-        assert harness_caller(context, MESH, **CLAIM, **direct) == Caller(
+    claims: tuple[tuple[dict[str, Any], int], ...] = ((CLAIM, os.getppid()), ({**CLAIM, "direct": True}, os.getpid()))
+    for claim, process in claims:
+        assert harness_caller(context, MESH, **claim) == Caller(
             machine="here",
             harness="claude-code",
             session="theirs",
