@@ -21,6 +21,10 @@ from ..editors.json_entries import JsonEntries
 from ..instructions import instructions_in, shared_skills, skill_in
 
 HOOKS = ("sessionStart", "userPromptSubmitted", "postToolUse", "agentStop", "sessionEnd")
+ATTACH_HOOKS = ("permissionRequest",)
+"""Before the terminal asks: for what a rule says about it."""
+OR_NOTHING = " || :"
+"""After the command of a hook for permissions: Copilot takes one that cannot be started for a denial."""
 HOOK_TIMEOUT_S = 10
 
 
@@ -96,7 +100,7 @@ def _server(options: InstallOptions) -> dict[str, Any]:
 
 def _hooks(options: InstallOptions) -> dict[str, Any]:
     def handler(event: str) -> dict[str, Any]:
-        command = hook_command(Copilot.name, options, event)
+        command = hook_command(Copilot.name, options, event) + (OR_NOTHING if event in ATTACH_HOOKS else "")
         return {"type": "command", "bash": command, "timeoutSec": HOOK_TIMEOUT_S}
 
-    return {"hooks": {event: [handler(event)] for event in HOOKS}}
+    return {"hooks": {event: [handler(event)] for event in (*HOOKS, *(ATTACH_HOOKS if options.attach else ()))}}
