@@ -3,8 +3,8 @@
 import codecs
 import json
 import re
-import subprocess
 import stat
+import subprocess
 import tomllib
 from collections.abc import Callable
 from pathlib import Path

@@ -46,8 +46,8 @@ class Attacher:
         return await self._manager.attach(harness, native_id, cwd=cwd, terminal=terminal, working=working, title=title)
 
     def on_adopt(self, harness: str, release: Release) -> None:
-        """`release` is called before we resume a conversation: its harness may keep it open though its terminal has left
-        it. It raises UsageError for one that cannot be resumed."""
+        """`release` is called before we resume a conversation, which its harness may keep open though its terminal has
+        left it. It raises UsageError for one that cannot be resumed."""
         self._manager.releases[harness] = release
 
     async def only(self, harness: str, native_ids: Collection[str], heard: Collection[int] | None = None) -> bool:

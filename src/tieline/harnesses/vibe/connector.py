@@ -60,8 +60,8 @@ class VibeConnector(HookConnector):
     terminal = VibeTerminal
     looks = True
     adopt_refusal = (
-        "a session of Vibe's terminal cannot be taken over: Tieline runs Vibe without subagents, whose profiles lift what "
-        "is asked, and Vibe opens no session without them that had them"
+        "a session of Vibe's terminal cannot be taken over: Tieline runs Vibe without subagents, whose profiles lift "
+        "what is asked, and Vibe opens no session without them that had them"
     )
 
     def __init__(self, env: Mapping[str, str]) -> None:
