@@ -10,15 +10,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.harnesses.test_gemini_connector import Reading, environment, harness_process, now, reading_in
+from tests.harnesses.test_gemini_connector import environment, harness_process, now
+from tests.harnesses.told_sessions import ToldSessions
 
+from tieline.bus import open_bus
+from tieline.config import Config
 from tieline.events import Answer, Ask, Edit, Event
-from tieline.harnesses.attach_consent import agree, switch
+from tieline.harnesses.attach_consent import CurrentConsent, agree, switch
 from tieline.harnesses.copilot import permission_hook
 from tieline.harnesses.copilot.connector import CopilotConnector
 from tieline.harnesses.copilot.permission_hook import HOOKED, POLICIES
 from tieline.harnesses.terminals import hooked_terminal
 from tieline.sessions.ask_rules import AskRule
+from tieline.sessions.attacher import Attacher
+from tieline.sessions.manager import SessionManager
 from tieline.testing.wait_for import eventually
 
 SESSION = "11111111-2222-3333-4444-555555555555"
@@ -74,8 +79,41 @@ LEAVES_IT: Mapping[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any
 """What no rule answers: the tool, and what is other than in CASES: in the record, in the hook's input, beside it."""
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is, rules are looked at to the end, unless a test says otherwise."""
+    monkeypatch.setattr(hooked_terminal, "RULES_S", 60.0)
+
+
 def placed(value: Any, home: Path) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value).replace(b"{home}", str(home).encode()))
+
+
+class Reading:
+    """A hub that reads a terminal along."""
+
+    def __init__(self, manager: SessionManager, reach: CopilotConnector) -> None:
+        self.manager = manager
+        self.reach = reach
+
+    async def is_like(self, status: str, turns: int = 0) -> None:
+        await eventually(
+            lambda: [(one.status, one.turns) for one in self.manager.sessions()] == [(status, turns)],
+            f"no session is {status} after {turns} turns: {self.manager.sessions()}",
+        )
+
+
+@asynccontextmanager
+async def reading_in(home: Path) -> AsyncGenerator[Reading, None]:
+    env = environment(home)
+    async with (
+        open_bus(f"sqlite://{home / 'bus.db'}") as bus,
+        SessionManager(bus, Config(environ=env), node="here") as manager,
+    ):
+        reach = CopilotConnector(env)
+        reach.attacher = Attacher(manager, CurrentConsent(env))
+        async with reach.open(ToldSessions()):
+            yield Reading(manager, reach)
 
 
 class Terminal:
@@ -107,7 +145,6 @@ class Terminal:
     async def permission(self, tool: str, input: dict[str, Any], **more: Any) -> str:
         """The hook before a permission prompt: what it prints."""
         asked = {"sessionId": SESSION, "cwd": str(self.home), "toolName": tool, "toolInput": input, **more}
-        assert isinstance(self.reading.reach, CopilotConnector)
         return await self.reading.reach.answer_prompt(SESSION, asked, self.process)
 
     def asks(self, id: str, call: str, **more: Any) -> None:
@@ -124,7 +161,8 @@ class Terminal:
         self.write("assistant.turn_end", {})
 
     async def log(self) -> list[Event]:
-        return await self.reading.log(self.reading.manager.sessions()[0].id)
+        id = self.reading.manager.sessions()[0].id
+        return [entry.event async for entry in self.reading.manager.events(id, follow=False)]
 
 
 def kinds(told: list[Event]) -> list[str]:
@@ -146,7 +184,7 @@ async def turn_of(hook: int, home: Path, *rules: AskRule) -> AsyncGenerator[Term
     (home / "src").mkdir()
     (home / "b.txt").write_text("a\n")
     agree(environment(home), "copilot")
-    async with reading_in(home, CopilotConnector) as reading:
+    async with reading_in(home) as reading:
         await reading.manager.rules.keep_joined("hub", rules)
         terminal = Terminal(home, hook, reading)
         terminal.hook("userPromptSubmitted", prompt="do it")
@@ -185,7 +223,7 @@ def test_every_tool_that_the_hook_may_tell_of_has_a_case() -> None:
 async def test_what_no_rule_answers_the_terminal_asks(
     tmp_path: Path, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hooked_terminal, "RULES_S", 0.3)
+    monkeypatch.setattr(hooked_terminal, "RULES_S", 1.0)
     tool, *others = placed(LEAVES_IT[why], tmp_path)
     given, hooked, input, (match, pattern) = placed(CASES[tool], tmp_path)
     (tmp_path / "elsewhere").mkdir()
@@ -201,11 +239,12 @@ async def test_a_call_is_answered_once_and_what_is_asked_about_it_next_is_for_pe
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as the same command outside of the sandbox."""
-    monkeypatch.setattr(hooked_terminal, "RULES_S", 0.3)
     async with in_a_turn(tmp_path, rule(tmp_path, "prefix", "ls")) as terminal:
         pending = terminal.reading.manager.asks.pending
         terminal.calls(("c-1", "bash", {"command": "ls -l"}), ("c-2", "bash", {"command": "ls -l"}))
-        assert [bool(await terminal.permission("bash", {"command": "ls -l"})) for _ in range(3)] == [True, True, False]
+        assert [bool(await terminal.permission("bash", {"command": "ls -l"})) for _ in range(2)] == [True, True]
+        monkeypatch.setattr(hooked_terminal, "RULES_S", 0.3)
+        assert await terminal.permission("bash", {"command": "ls -l"}) == ""
         terminal.asks("r-1", "c-1", resolvedByHook=True)
         terminal.decides("r-1")
         terminal.asks("r-2", "c-1")
@@ -235,7 +274,7 @@ async def test_in_the_sandbox_a_rule_allows_nothing(tmp_path: Path, monkeypatch:
     here = os.getpid()
     assert not permission_hook.in_sandbox(record, here, here)
     assert permission_hook.in_sandbox(record, 2**22 + 1, here), "a process that cannot be looked at"
-    monkeypatch.setattr(os, "readlink", lambda path: f"{path}")  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(os, "readlink", str)
     assert permission_hook.in_sandbox(record, here, os.getppid())
 
 
@@ -258,7 +297,7 @@ async def test_a_hub_that_comes_back_in_the_turn_tells_nothing_twice(tmp_path: P
             assert await terminal.permission("bash", {"command": "ls -l"})
             terminal.asks("r-1", "c-1", resolvedByHook=True)
             terminal.decides("r-1")
-        async with reading_in(tmp_path, CopilotConnector) as reading:
+        async with reading_in(tmp_path) as reading:
             terminal.reading = reading
             await reading.is_like("working")
             terminal.ends("c-1")

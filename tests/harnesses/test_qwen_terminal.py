@@ -190,6 +190,12 @@ LEAVES_IT: Mapping[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is, rules are looked at to the end, unless a test says otherwise."""
+    monkeypatch.setattr(hooked_terminal, "RULES_S", 60.0)
+
+
 def placed(value: Any, home: Path) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value).replace(b"{home}", str(home).encode()))
 
@@ -199,7 +205,7 @@ async def in_a_turn(home: Path, *rules: AskRule) -> AsyncGenerator[tuple[Reading
     """With the id of its session."""
     (home / "src").mkdir()
     (home / "b.txt").write_text("b\n")
-    cell = {"cell_type": "code", "id": "1", "metadata": {}, "outputs": [], "source": "y"}
+    cell: dict[str, Any] = {"cell_type": "code", "id": "1", "metadata": {}, "outputs": [], "source": "y"}
     (home / "src/a.ipynb").write_bytes(msgspec.json.encode({"cells": [cell], "nbformat": 4, "nbformat_minor": 5}))
     agree(environment(home), "qwen")
     async with reading_in(home) as terminal:

@@ -264,6 +264,12 @@ class AttachedSession:
         else:
             asked.settled = decision
 
+    async def remote_changed(self) -> None:
+        """The terminal takes more from elsewhere than before, or less."""
+        if self.terminal is not None and self.terminal.remote != self.record.remote:
+            await self._change(remote=self.terminal.remote)
+            self.wake()
+
     # --- the manager's side ----------------------------------------------------------------------------
 
     @property

@@ -1,6 +1,6 @@
 """A Copilot CLI session in a person's terminal, attached: its record is followed, which tells all of it, also what is
-asked and what became of that. A hook that runs before the terminal asks takes what a rule says; else Copilot takes
-nothing from elsewhere: what it asks is answered at the terminal, and shown as long as it is asked."""
+asked and what became of that. A hook that runs before the terminal asks takes what a rule says; else what it asks is
+answered at the terminal, and shown as long as it is asked. Prompts go in by our extension, where Copilot loads it."""
 
 import asyncio
 from collections.abc import Iterable
@@ -11,7 +11,10 @@ from msgspec.structs import replace
 from ...drivers.acp.permissions import parse_questions, permission_ask
 from ...drivers.acp.tools import AcpToolCall
 from ...events import Answer, Ask, Command, Edit
-from ...sessions.attached_session import AttachedSession
+from ...mesh.plugin_connector import PluginConnector
+from ...mesh.push import HarnessSession, Unreachable
+from ...sessions.attached_session import AttachedSession, TerminalUnreachable
+from ...sessions.records import Remote
 from ...wire.json_object import JsonDict
 from ..terminals.acp_transcript import fields_in, members, text_in
 from ..terminals.hooked_terminal import HookNote
@@ -29,7 +32,7 @@ SHOWN = {"fullCommandText": "command", "fileName": "path", "url": "url", "path":
 
 class CopilotTerminal(RecordedAsksTerminal[CopilotEvents]):
     harness = "copilot"
-    how = "Copilot CLI takes nothing from other programs"
+    how = "Copilot CLI takes nothing from other programs, unless it runs with --experimental"
 
     def _new_events(self, cursor: TranscriptCursor) -> CopilotEvents:
         return CopilotEvents(self._session, self._cwd, cursor)
@@ -42,6 +45,7 @@ class CopilotTerminal(RecordedAsksTerminal[CopilotEvents]):
 
     def _set_up(self) -> None:
         super()._set_up()
+        self._extension: PluginConnector | None = None
         self._hooked: set[str] = set()  # calls of this turn that a hook has asked about
         self._ruled: set[str] = set()  # those that a rule has decided
 
@@ -50,6 +54,34 @@ class CopilotTerminal(RecordedAsksTerminal[CopilotEvents]):
         if self._begins(line):
             self._hooked.clear()
             self._ruled.clear()
+
+    # --- what people say elsewhere -------------------------------------------------------------------------
+
+    async def reach(self, extension: PluginConnector, remote: tuple[Remote, ...]) -> None:
+        """What can be done from elsewhere now, by our extension in it."""
+        self._extension = extension
+        if remote != self.remote and self._attached is not None:
+            self.remote = remote
+            await self._attached.remote_changed()
+
+    async def prompt(self, text: str, *, model: str = "", effort: str = "") -> None:
+        if self._extension is None:
+            raise TerminalUnreachable(self.how)
+        try:
+            await self._extension.push(HarnessSession(harness=self.harness, session=self._session), text, sender="")
+        except Unreachable as error:
+            raise TerminalUnreachable(str(error)) from None
+
+    async def steer(self, text: str) -> None:
+        await self.prompt(text)
+
+    async def abort(self) -> None:
+        if self._extension is None:
+            raise TerminalUnreachable(self.how)
+        try:
+            await self._extension.request(self._session, "POST", "abort")
+        except Unreachable as error:
+            raise TerminalUnreachable(str(error)) from None
 
     # --- what it asks ----------------------------------------------------------------------------------------
 
