@@ -56,7 +56,6 @@ async def test_an_idle_terminal_is_woken_and_a_running_turn_gets_a_message(tmp_p
 
 
 async def test_it_is_prompted_steered_and_interrupted_from_elsewhere(tmp_path: Path) -> None:
-    """And one that is started plainly takes nothing."""
     async with AsyncExitStack() as stack:
         at = await person(stack, "copilot", tmp_path, home_of=copilot_home)
         project, play = at.home.project, at.home.rig.play
