@@ -266,7 +266,7 @@ async def test_what_a_rule_decided_is_told_once_with_its_call_however_late_the_r
         assert denied["hookSpecificOutput"]["decision"]["behavior"] == "deny"
         assert "made by anna" in denied["hookSpecificOutput"]["decision"]["message"]
         at.write(result("success", "success", output="a.txt"), *say("Done.", "a-2"))
-        at.idle(said="Done.")
+        at.idle(text="Done.")
         await at.is_like("idle", 1)
         assert kinds(await at.log(id))[:5] == ["TurnStarted", "Init", "ToolUse", "Answer", "ToolResult"]
 
