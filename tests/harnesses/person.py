@@ -41,6 +41,12 @@ class SeenFromTheHub:
             raise AssertionError(f"no session is {kind} and {status} after {turns} turns: {sessions}") from None
         return sessions[0]
 
+    async def takes(self, session: str, remote: tuple[str, ...]) -> None:
+        """From elsewhere, once it does."""
+        async with asyncio.timeout(BOUND):
+            while next(one.remote for one in await self.client.sessions() if one.id == session) != remote:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
     async def ask(self) -> AskRecord:
         async with asyncio.timeout(BOUND):
             while not (asks := await self.client.asks()):  # noqa: ASYNC110

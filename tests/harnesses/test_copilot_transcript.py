@@ -120,7 +120,7 @@ def test_words_in_a_turn_a_mode_and_what_subagents_do(tmp_path: Path) -> None:
 
 
 def test_no_other_file_is_read(tmp_path: Path) -> None:
-    reach = CopilotConnector({"HOME": str(tmp_path), "TIELINE_HOME": str(tmp_path / "state")})
+    reach = CopilotConnector({"HOME": str(tmp_path), "TIELINE_HOME": str(tmp_path / "state")}).records
     states = tmp_path / ".copilot/session-state"
     states.mkdir(parents=True)
     own = states / "an-id" / "events.jsonl"

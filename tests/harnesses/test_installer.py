@@ -4,6 +4,7 @@ import codecs
 import json
 import re
 import stat
+import subprocess
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -405,6 +406,19 @@ def test_copilots_hooks_are_where_it_looks_for_them(tmp_path: Path) -> None:
         assert set(hooks) == {"sessionStart", "userPromptSubmitted", "postToolUse", "agentStop", "sessionEnd"}
         for event, (handler,) in hooks.items():
             assert handler["type"] == "command" and handler["bash"].split()[-1] == event
+
+
+def test_copilots_hook_for_permissions_denies_nothing_when_it_cannot_be_started(tmp_path: Path) -> None:
+    """Copilot takes a hook that fails for a denial. It is there only for a person who has agreed."""
+    install("copilot", options(tmp_path, attach=True))
+    written = (tmp_path / ".copilot/hooks/tieline.json").read_text()
+    (handler,) = json.loads(written)["hooks"]["permissionRequest"]
+    assert "permissionRequest" in handler["bash"]
+    gone = handler["bash"].replace("/opt/bin/python", str(tmp_path / "no/python"))
+    assert str(tmp_path / "no/python") in gone
+    ended = subprocess.run(["/bin/bash", "-c", gone], input=b"{}", capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, b"")
+    assert install("copilot", options(tmp_path, attach=True)) is False, "what was installed is known again"
 
 
 @pytest.mark.parametrize("name", registry.names())

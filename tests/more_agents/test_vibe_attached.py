@@ -48,8 +48,8 @@ async def test_what_it_tells_is_what_the_table_says(tmp_path: Path) -> None:
 
 
 async def test_a_session_of_its_terminal_cannot_be_taken_over(tmp_path: Path) -> None:
-    """Vibe opens none without subagents that had them, and their profiles lift what is asked. It is told, and the
-    terminal has its session as before."""
+    """Vibe opens none without subagents that had them, and their profiles lift what is asked. It is said at once, and
+    the terminal has its session as before."""
     async with AsyncExitStack() as stack:
         at = await VIBE.person(stack, tmp_path)
         terminal = await stack.enter_async_context(at.home.terminal())
@@ -57,10 +57,8 @@ async def test_a_session_of_its_terminal_cannot_be_taken_over(tmp_path: Path) ->
         await terminal.hang_up()
         await at.session("attached", "closed", 1)
         status, output = await at.tieline("adopt", session.id)
-        assert status == 0, output
-        await at.client.prompt(session.id, "go on")
-        failed = await at.session("driven", "failed", 2)
-        assert "settings.tools.subagents cannot be reconfigured" in failed.problem
+        assert status != 0 and "Tieline runs Vibe without subagents" in output
+        assert (await at.session("attached", "closed", 1)).id == session.id
         status, command = await at.tieline("open", session.id, "--terminal", "--print")
         assert status == 0, command
         again = await stack.enter_async_context(at.home.terminal_of("sh", "-c", command))

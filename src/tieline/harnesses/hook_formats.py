@@ -56,6 +56,8 @@ class HookFormat:
     """Its events by name. Others are a sign of life."""
     with_context: ClassVar[frozenset[str]] = frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse", "Stop"})
     """Events to which the harness takes an answer for the model."""
+    permission_event: ClassVar[str] = "PermissionRequest"
+    """Its event for a permission prompt, to which somebody else's decision is an answer."""
     fires_once: ClassVar[bool] = False
     """Whether it runs one hook once, in however many files it is: then events that look the same are none twice."""
     ends_again: ClassVar[bool] = True

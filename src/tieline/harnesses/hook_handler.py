@@ -34,9 +34,9 @@ MAX_RECENT = 1000
 class PermissionPrompts(Protocol):
     """Who answers the permission prompts that terminals of a harness show."""
 
-    async def answer_prompt(self, session: str, input: Mapping[str, Any]) -> str:
-        """What the hook prints, once somebody has decided; empty when the terminal did, or nobody here can. Cancelled:
-        the harness asks no more."""
+    async def answer_prompt(self, session: str, input: Mapping[str, Any], pid: int) -> str:
+        """What the hook prints, once somebody has decided; empty when the terminal did, or nobody here can. `pid` is
+        the hook's process, 0 where that is not known. Cancelled: the harness asks no more."""
         ...
 
 
@@ -96,9 +96,9 @@ class HarnessHooks:
             return NativeReply(caller=caller)
         if caller.machine == self._machine and (listener := self._listeners.get(harness)):
             listener.on_hook(event.session, name, input, pid)
-        if name == PERMISSION_EVENT:
+        if name == hook_format.permission_event:
             prompts = self._prompts.get(harness) if caller.machine == self._machine else None
-            answer = await prompts.answer_prompt(event.session, input) if prompts else ""
+            answer = await prompts.answer_prompt(event.session, input, pid) if prompts else ""
             return NativeReply(caller=caller, text=answer)
         if self._events is None:
             return NativeReply(caller=caller)

@@ -117,7 +117,7 @@ class PluginConnector:
     async def _hand_over(self, session: str, id: str, command: PluginCommand, *, process: int = 0) -> PluginHandedOver:
         """What the plugin says of it. With `process`, only the plugin in that one gets it. Raises Unreachable."""
         link = self.link_of(session)
-        if link is None or process not in (0, link.process):
+        if link is None or process not in (0, self.process_of(link)):
             raise Unreachable(f"no plugin in {self.harness} has the session {session}")
         answer = link.awaited[id] = asyncio.get_running_loop().create_future()
         try:
@@ -130,6 +130,10 @@ class PluginConnector:
             raise PushUnanswered(f"no answer from {self.harness} in time") from None
         finally:
             del link.awaited[id]
+
+    def process_of(self, link: PluginLink) -> int:
+        """Of the harness that has loaded the plugin."""
+        return link.process
 
     # --- for harnesses whose sessions are read along ---
 
@@ -214,7 +218,7 @@ class PluginConnector:
                     session=id,
                     cwd=reported.cwd,
                     activity=reported.activity,
-                    process=link.process,
+                    process=self.process_of(link),
                     shared=True,
                 )
                 if refresh or self._reported.get(id) != session:

@@ -227,6 +227,13 @@ class AttachedSession:
         self.tell(answer)
         return answer
 
+    async def decide_by_rule(self, ask: Ask) -> Answer | None:
+        """The terminal is about to ask, and takes an answer from elsewhere only at this moment: what a person's rule
+        says, for the reader to tell. None: no rule does, and the terminal asks."""
+        if self.terminal is None or ask.kind != "permission":
+            return None
+        return await self._by_rules(replace(ask, id=new_id(), remember=(), scopes={}))
+
     async def _rules_answer(self, ask: Ask) -> Answer | None:
         """Nobody is asked then. The harness has refused what it denies by itself before it showed the prompt."""
         if self.terminal is None or "answer" not in self.terminal.remote or ask.kind != "permission":
@@ -256,6 +263,12 @@ class AttachedSession:
             await self._asks.settle(ask.id, Answer(ask.id, decision, by=AT_THE_TERMINAL, tool=ask.tool))
         else:
             asked.settled = decision
+
+    async def remote_changed(self) -> None:
+        """The terminal takes more from elsewhere than before, or less."""
+        if self.terminal is not None and self.terminal.remote != self.record.remote:
+            await self._change(remote=self.terminal.remote)
+            self.wake()
 
     # --- the manager's side ----------------------------------------------------------------------------
 

@@ -46,7 +46,8 @@ class Attacher:
         return await self._manager.attach(harness, native_id, cwd=cwd, terminal=terminal, working=working, title=title)
 
     def on_adopt(self, harness: str, release: Release) -> None:
-        """The harness keeps a conversation open that its terminal has left: `release` is called before we resume it."""
+        """`release` is called before we resume a conversation, which its harness may keep open though its terminal has
+        left it. It raises UsageError for one that cannot be resumed."""
         self._manager.releases[harness] = release
 
     async def only(self, harness: str, native_ids: Collection[str], heard: Collection[int] | None = None) -> bool:

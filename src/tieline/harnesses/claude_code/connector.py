@@ -104,7 +104,7 @@ class ClaudeCodeConnector(TranscriptConnector[ClaudeCodeSession, ClaudeCodeTermi
 
     # --- sessions that we read along ---
 
-    async def answer_prompt(self, session: str, input: Mapping[str, Any]) -> str:
+    async def answer_prompt(self, session: str, input: Mapping[str, Any], pid: int) -> str:
         """A terminal shows a permission prompt; its hook prints what this returns."""
         attacher, file = self.attacher, self._files.get(session)
         if attacher is None or (file is not None and not attacher.allowed(self.harness, file.cwd, time.time())):

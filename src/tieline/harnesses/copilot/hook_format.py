@@ -17,6 +17,7 @@ class CopilotHookFormat(HookFormat):
         "sessionEnd": "session_end",
     }
     with_context = frozenset({"sessionStart", "agentStop"})
+    permission_event = "permissionRequest"
 
     def session(self, input: Mapping[str, Any]) -> str:
         return text(input, "sessionId", "session_id")

@@ -18,9 +18,15 @@ from ..base import (
     stdio_entry,
 )
 from ..editors.json_entries import JsonEntries
+from ..editors.whole_file import WholeFile
 from ..instructions import instructions_in, shared_skills, skill_in
+from ..plugin_file import plugin_text
 
 HOOKS = ("sessionStart", "userPromptSubmitted", "postToolUse", "agentStop", "sessionEnd")
+ATTACH_HOOKS = ("permissionRequest",)
+"""Before the terminal asks: for what a rule says about it."""
+OR_NOTHING = " || :"
+"""After the command of a hook for permissions: Copilot takes one that cannot be started for a denial."""
 HOOK_TIMEOUT_S = 10
 
 
@@ -29,8 +35,8 @@ class Copilot(Harness):
     display_name = "Copilot CLI"
     attach_terms = AttachTerms(
         reads="the records of its sessions (~/.copilot/session-state), as they grow",
-        can="watch a session and see what it asks",
-        cannot="prompt, steer or interrupt it, answer its permission prompts and questions",
+        can="watch a session and see what it asks; with `--experimental` also prompt, steer and interrupt it",
+        cannot="answer its permission prompts and questions; without `--experimental` prompt, steer or interrupt it",
         tells=TerminalEvents(
             session_start="`sessionStart` hook, with its first prompt",
             session_end="`sessionEnd` hook, or its process goes",
@@ -57,8 +63,10 @@ class Copilot(Harness):
     folders = (".copilot",)
     tested = "1.0.102"
     capabilities = Capabilities(
-        hooks="command hooks",
+        hooks="command hooks; with `--experimental` also an extension, which connects to the hub",
+        mid_turn="with `--experimental` its extension, after the tool that runs",
         turn_end="`agentStop` hook",
+        idle_wake="with `--experimental` its extension",
         session_id="hook input, `COPILOT_AGENT_SESSION_ID`",
         registers_itself=True,
         instructions="`copilot-instructions.md`, or `AGENTS.md` of the project",
@@ -84,7 +92,16 @@ class Copilot(Harness):
             hooks,
             instructions_in(memory, self.name),
             skill_in(shared_skills(options), self.name),
+            *_extension(options),
         ]
+
+
+def _extension(options: InstallOptions) -> list[ManagedFile]:
+    """For all projects: one of a project would be in its repository, and run by whoever opens that."""
+    if options.project or options.transport == "http":
+        return []
+    path = options.folder("COPILOT_HOME", ".copilot") / "extensions/tieline/extension.mjs"
+    return [ManagedFile(path, WholeFile(Copilot.name, plugin_text("copilot/extension.mjs", options)), "extension")]
 
 
 def _server(options: InstallOptions) -> dict[str, Any]:
@@ -96,7 +113,7 @@ def _server(options: InstallOptions) -> dict[str, Any]:
 
 def _hooks(options: InstallOptions) -> dict[str, Any]:
     def handler(event: str) -> dict[str, Any]:
-        command = hook_command(Copilot.name, options, event)
+        command = hook_command(Copilot.name, options, event) + (OR_NOTHING if event in ATTACH_HOOKS else "")
         return {"type": "command", "bash": command, "timeoutSec": HOOK_TIMEOUT_S}
 
-    return {"hooks": {event: [handler(event)] for event in HOOKS}}
+    return {"hooks": {event: [handler(event)] for event in (*HOOKS, *(ATTACH_HOOKS if options.attach else ()))}}

@@ -33,7 +33,7 @@ from ...sessions.attacher import Attacher
 from ..terminals.hooked_terminal import HookNote
 from ..terminals.session_file_connector import SessionFile
 from ..terminals.transcript_connector import Since, TranscriptConnector
-from .terminal import IDLE_NOTE, QwenTerminal
+from .terminal import IDLE_NOTE, PERMISSION_EVENT, QwenTerminal
 
 FILE = "qwen-terminals.json"
 MAX_KEPT = 1024 * 1024
@@ -159,11 +159,8 @@ class QwenConnector(TranscriptConnector[QwenSession, QwenTerminal]):
             self._hooked.pop(session, None)
             self._changed.set()
             return
-        note = HookNote(event, input)
-        if terminal := self._terminals.get(session):
-            terminal.on_hook(note)
-        elif self.attacher is not None and len(waiting := self._waiting.setdefault(session, [])) < MAX_WAITING:
-            waiting.append(note)
+        if event != PERMISSION_EVENT:  # of that the terminal is told when rules have been looked at
+            self._pass_on(session, HookNote(event, input))
         known = self._hooked.pop(session, HookedSession())
         activity = ACTIVITIES.get(event, known.activity)
         if event == "SessionStart" and input.get("source") == "compact":  # in the middle of a turn
@@ -179,6 +176,24 @@ class QwenConnector(TranscriptConnector[QwenSession, QwenTerminal]):
         if len(self._hooked) > MAX_HOOKED:
             del self._hooked[next(iter(self._hooked))]
         self._changed.set()
+
+    def _pass_on(self, session: str, note: HookNote) -> None:
+        if terminal := self._terminals.get(session):
+            terminal.on_hook(note)
+        elif self.attacher is not None and len(waiting := self._waiting.setdefault(session, [])) < MAX_WAITING:
+            waiting.append(note)
+
+    async def answer_prompt(self, session: str, input: Mapping[str, Any], pid: int) -> str:
+        """At once: the terminal shows its prompt when its hook is over."""
+        note = HookNote(PERMISSION_EVENT, input, pid)
+        terminal = self._terminals.get(session)
+        answer = await terminal.answer_by_rule(note) if terminal else None
+        self._pass_on(session, replace(note, answer=answer))
+        if answer is None:
+            return ""
+        decision = {"behavior": answer.decision, **({"message": answer.reason} if answer.reason else {})}
+        output = {"hookSpecificOutput": {"hookEventName": PERMISSION_EVENT, "decision": decision}}
+        return msgspec.json.encode(output).decode()
 
     def _is_record(self, path: str, session: str) -> bool:
         """The hook may be anybody's: no other file is read."""

@@ -1,8 +1,8 @@
 """A Qwen Code session in a person's terminal, attached: its record is followed, its hooks tell what it asks and when it
 waits for input, and prompts go in by its socket.
 
-What it asks is answered at the terminal: Qwen Code shows its prompt only when the hooks of a permission have answered,
-so that one which waits for people elsewhere would keep it from the person who sits there.
+Qwen Code shows its prompt only when the hooks of a permission have answered, so that one which waits for people
+elsewhere would keep it from the person who sits there. Only what a rule says is an answer of the hook.
 """
 
 import asyncio
@@ -16,15 +16,18 @@ from msgspec.structs import replace
 from ...drivers.acp.permissions import asked_questions, permission_ask
 from ...drivers.acp.tools import AcpToolCall
 from ...drivers.claude_edits import preview_edit
-from ...events import Ask
+from ...events import Ask, Command
 from ...mesh.push import Unreachable
 from ...protocol.mesh import Activity
 from ...sessions.attached_session import AttachedSession, TerminalUnreachable
 from ...sessions.records import Remote
 from ..terminals.hooked_terminal import QUIET_S, HookedTerminal, HookNote
-from ..terminals.transcript_file import TranscriptCursor
-from .transcript import PRESET, QwenEvents, QwenTranscriptFile
+from ..terminals.transcript_file import TranscriptCursor, TranscriptLine
+from .transcript import KINDS, PRESET, QwenEvents, QwenTranscriptFile
 
+PERMISSION_EVENT = "PermissionRequest"
+PLAN_MODE = "plan"
+"""Where a command that changes something is asked about, allowing it takes back what the mode promises."""
 EDITS = {"write_file": "Write", "edit": "Edit", "notebook_edit": "NotebookEdit"}
 """Its tools for files, and Claude Code's that take the same input."""
 QUESTION, PLAN = "ask_user_question", "exit_plan_mode"
@@ -58,6 +61,7 @@ class QwenTerminal(HookedTerminal[QwenEvents]):
         self._idle_at = 0.0  # when it waited for input last, by its clock
         self._last_said = ""  # by the model, at the end of a turn
         self._asked_about: dict[str, AcpToolCall] = {}  # calls
+        self._ruled: set[str] = set()  # calls of this turn that a rule has decided
 
     def _new_events(self, cursor: TranscriptCursor) -> QwenEvents:
         return QwenEvents(self._session, self._cwd, cursor)
@@ -87,6 +91,12 @@ class QwenTerminal(HookedTerminal[QwenEvents]):
             self._idle_at = note.at
         super().on_hook(note)
 
+    async def _tell_line(self, attached: AttachedSession, line: TranscriptLine) -> None:
+        before = self._events.turn
+        await super()._tell_line(attached, line)
+        if self._events.turn is not before:
+            self._ruled.clear()
+
     def _is_prompt(self, note: HookNote) -> bool:
         return note.event == "UserPromptSubmit"
 
@@ -100,24 +110,29 @@ class QwenTerminal(HookedTerminal[QwenEvents]):
         return whole or self._quiet.seconds >= QUIET_S
 
     def _is_ready(self, note: HookNote) -> bool:
-        asks = note.event == "PermissionRequest"
+        asks = note.event == PERMISSION_EVENT
         return not asks or self._find_call(note) is not None or time.time() - note.at > CALL_S
 
     async def _take_note(self, attached: AttachedSession, note: HookNote) -> None:
         if isinstance(mode := note.input.get("permission_mode"), str) and self._since() is not None:
             for event in self._events.mode(mode):
                 attached.tell(event)
+        if note.answer is not None:  # also where the record is late
+            tool = self._find_call(note)
+            attached.tell(replace(note.answer, tool=tool.id if tool else ""))
+            if tool is not None:
+                self._ruled.add(tool.id)
+            return
         await super()._take_note(attached, note)
 
     async def _on_note(self, attached: AttachedSession, note: HookNote) -> None:
         name, given = str(note.input.get("tool_name")), note.fields("tool_input")
-        if note.event == "PermissionRequest":
+        if note.event == PERMISSION_EVENT:
             closed = self._events.closed_calls.values()
             if (asked_tool := self._find_call(note)) is None:  # the call was decided at once, or is a subagent's
                 if any(_is_of(tool, name, given) for tool in closed):
                     return
-                asked_tool = AcpToolCall(name, f"subagent-{self._asked}")
-                asked_tool.title, asked_tool.arguments = name, given
+                asked_tool = _new_call(name, f"subagent-{self._asked}", given)
             shown = {prompt.call for prompt in self._prompts.values()}
             self._asked_about = {id: tool for id, tool in self._asked_about.items() if id in shown}
             self._asked_about[asked_tool.id] = asked_tool
@@ -130,7 +145,18 @@ class QwenTerminal(HookedTerminal[QwenEvents]):
     def _find_call(self, note: HookNote) -> AcpToolCall | None:
         """The call that it asks about: the hook does not say which."""
         name, given = str(note.input.get("tool_name")), note.fields("tool_input")
-        return next((tool for tool in self._unasked() if _is_of(tool, name, given)), None)
+        unasked = (tool for tool in self._unasked() if tool.id not in self._ruled)
+        return next((tool for tool in unasked if _is_of(tool, name, given)), None)
+
+    async def _hooked_ask(self, note: HookNote) -> Ask | None:
+        """The hook has all of the call; the record may be long behind, where a machine has much to do."""
+        name, given, cwd = str(note.input.get("tool_name")), note.fields("tool_input"), note.input.get("cwd")
+        if not isinstance(note.input.get("tool_input"), dict) or not isinstance(cwd, str):
+            return None
+        ask = await self._build_ask(_new_call(name, "", given))
+        if isinstance(ask.action, Command) and cwd != self._cwd:  # a rule for one directory must not hold in another
+            ask = replace(ask, action=replace(ask.action, cwd=cwd))
+        return replace(ask, wider=ask.wider or note.input.get("permission_mode") == PLAN_MODE)
 
     async def _build_ask(self, tool: AcpToolCall) -> Ask:
         request = {"toolCall": {"_meta": {"qwenQuestions": tool.arguments.get("questions")}}}
@@ -144,6 +170,14 @@ class QwenTerminal(HookedTerminal[QwenEvents]):
             return ask
         notes = " ".join(filter(None, (ask.reason, drawn.note)))
         return replace(ask, action=drawn.edit, reason=notes, withheld=ask.withheld or drawn.withheld)
+
+
+def _new_call(name: str, id: str, given: dict[str, Any]) -> AcpToolCall:
+    """One that the record does not have."""
+    tool = AcpToolCall(name, id)
+    tool.title, tool.arguments = name, given
+    tool.kind = KINDS.get(name) or PRESET.tool_kinds.get(name, "other")
+    return tool
 
 
 def _is_of(tool: AcpToolCall, name: str, given: dict[str, Any]) -> bool:

@@ -65,6 +65,7 @@ KINDS: Mapping[str, str] = {
     "agent": "task",
 }
 """A tool → its kind in ACP, which the record does not have; beside those of the preset."""
+DENIED = "execution_denied"
 PEER = re.compile(r"<cross_session_message [^>]*>\n(.*)\n</cross_session_message>", re.DOTALL)
 """Around what somebody else said; its own tags are defused there."""
 
@@ -187,6 +188,8 @@ class QwenEvents(AcpTranscriptEvents):
         # One that was not allowed is cancelled before it starts.
         match text_in(about, "status"), text_in(about, "executionStatus"):
             case "cancelled", "not_started":
+                return self._close_call(tool, "denied", text, {})
+            case "error", "not_started" if text_in(about, "errorType") == DENIED:  # by a hook: the turn goes on
                 return self._close_call(tool, "denied", text, {})
             case "success", _:
                 return self._close_call(tool, "ok", text, fields_in(about, "resultDisplay"))

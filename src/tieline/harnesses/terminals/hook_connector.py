@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from ... import paths
 from ...background_tasks import cancel_and_wait
+from ...errors import UsageError
 from ...mesh.harness_processes import starter_of
 from ...mesh.push import HarnessSession, Rung, SessionObserver, Unreachable
 from ...processes.ancestry import agent_ancestor
@@ -72,6 +73,8 @@ class HookConnector:
     """Whether records are looked at again and again, since not all turns begin with a hook."""
     terminals_only: ClassVar[bool] = False
     """Whether the same hooks fire where there is no terminal, in a server or an editor: such sessions are not read."""
+    adopt_refusal: ClassVar[str] = ""
+    """Why Tieline cannot go on with a conversation of its terminals. Empty: it can."""
     rungs: frozenset[Rung] = frozenset()
     in_memory: frozenset[Rung] = frozenset()
     attacher: Attacher | None = None
@@ -108,6 +111,8 @@ class HookConnector:
     async def open(self, observer: SessionObserver) -> AsyncGenerator[None, None]:
         kept = await asyncio.to_thread(self._load)
         self._sessions = {**kept, **self._sessions}
+        if self.attacher is not None and self.adopt_refusal:
+            self.attacher.on_adopt(self.harness, self._refuse_adopt)
         task = asyncio.create_task(self._watch(observer), name=f"{self.harness}-connector")
         try:
             yield
@@ -116,6 +121,10 @@ class HookConnector:
             for terminal in self._terminals.values():
                 await terminal.stop()
             self._terminals.clear()
+
+    async def _refuse_adopt(self, session: str) -> None:
+        hint = f"Go on with it at its terminal: `{self.harness} --resume {session}`."
+        raise UsageError(self.adopt_refusal, field="session", hint=hint)
 
     async def taken(self, session: HarnessSession, ids: set[str]) -> set[str]:
         return set()  # its history cannot be asked

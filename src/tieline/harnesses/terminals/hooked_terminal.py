@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ...background_tasks import cancel_and_wait
 from ...drivers.acp.tools import AcpToolCall
-from ...events import Ask, Command, Done, ToolResult
+from ...events import Answer, Ask, Command, Done, ToolResult
 from ...processes.process_table import descendants
 from ...sessions.attached_session import UNFINISHED, AttachedSession, TerminalUnreachable
 from .acp_transcript import AcpTranscriptEvents, TellAfter, parse_time
@@ -29,6 +29,8 @@ PROMPT_S = 30.0
 QUIET_S = 5.0
 """A record that ends with an answer, and stays as it is for so long, is of a turn that is over where no hook tells
 anything either: that of its end may have found no hub."""
+RULES_S = 1.4
+"""To find out what a hook asks about, and to look at the rules: the hook gives up after two seconds."""
 SETTLE_S = 10.0
 """For what was decided at the terminal to be written down."""
 MAX_HOOKS = 1000
@@ -40,6 +42,10 @@ log = logging.getLogger("tieline.sessions")
 class HookNote(Struct, frozen=True):
     event: str
     input: Mapping[str, Any]
+    process: int = 0
+    """The hook's. 0: unknown."""
+    answer: Answer | None = None
+    """What a rule has said about the permission that it asks for."""
 
     @property
     def at(self) -> float:
@@ -97,6 +103,10 @@ class HookedTerminal(TranscriptTerminal[Events]):
     async def _settle(self, attached: AttachedSession) -> None:
         """Look whether what is asked was decided at the terminal, where neither hooks nor the record tell."""
 
+    async def _hooked_ask(self, note: HookNote) -> Ask | None:
+        """What the terminal is about to ask, as a hook tells before. None: that is for its person."""
+        return None
+
     # --- what people say elsewhere ---------------------------------------------------------------------------
 
     async def prompt(self, text: str, *, model: str = "", effort: str = "") -> None:
@@ -124,6 +134,18 @@ class HookedTerminal(TranscriptTerminal[Events]):
     def look_again(self) -> None:
         """Its record may have grown, of which no hook tells."""
         self._changed.set()
+
+    async def answer_by_rule(self, note: HookNote) -> Answer | None:
+        """The hook of a permission prompt, which the terminal shows only when the hook is over. None: it shows now."""
+        attached = self._attached
+        if attached is None or self._since() is None:
+            return None
+        try:
+            async with asyncio.timeout(RULES_S):
+                ask = await self._hooked_ask(note)
+                return None if ask is None else await attached.decide_by_rule(ask)
+        except TimeoutError:
+            return None
 
     async def stop(self) -> None:
         await super().stop()

@@ -59,6 +59,10 @@ class VibeConnector(HookConnector):
     harness = "vibe"
     terminal = VibeTerminal
     looks = True
+    adopt_refusal = (
+        "a session of Vibe's terminal cannot be taken over: Tieline runs Vibe without subagents, whose profiles lift "
+        "what is asked, and Vibe opens no session without them that had them"
+    )
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._home = Path(env.get("VIBE_HOME") or Path(env.get("HOME", "/")) / ".vibe")
