@@ -110,9 +110,9 @@ check: setup ## lint and types
 	$(BIN)/pyright
 
 docs: setup ## write docs/configuration.md and the tables of docs/harnesses.md and docs/agents.md from the code
-	$(BIN)/python -m tieline.cli.commands.config_reference > docs/configuration.md
-	$(BIN)/python -m tieline.cli.commands.harness_reference docs/harnesses.md
-	$(BIN)/python -m tieline.cli.commands.agent_reference docs/agents.md $(SEEN)
+	$(BIN)/python -m tieline.cli.doc_generators.configuration > docs/configuration.md
+	$(BIN)/python -m tieline.cli.doc_generators.harnesses docs/harnesses.md
+	$(BIN)/python -m tieline.cli.doc_generators.agents docs/agents.md $(SEEN)
 
 screenshots: setup browser ## pictures of all that the page shows, in both themes, into artifacts/screenshots
 	@$(BIN)/python -m tests.browser.screenshots artifacts/screenshots

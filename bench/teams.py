@@ -21,7 +21,7 @@ from tieline.script import Reply, Say
 from tieline.sessions.event_log import subject as log_subject
 from tieline.sessions.manager import SessionManager
 from tieline.sessions.turn_follower import TurnFollower
-from tieline.teams.conversation_store import decode_entry, subject
+from tieline.teams.records import decode_entry, subject
 from tieline.teams.teams import Teams
 from tieline.testing.in_process_hub import hub_around
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tieline.cli.commands.agent_reference import Seen
+from tieline.cli.doc_generators.agents import Seen
 from tieline.testing.driver_contract.base import SEEN
 
 FILE = Path(__file__).parent / "drivers/seen_features.json"

@@ -16,7 +16,7 @@ import typer
 from tests import seen_features
 
 from tieline.cli.app import HELP, app
-from tieline.cli.commands import agent_reference, config_reference, harness_reference
+from tieline.cli.doc_generators import agents, configuration, harnesses
 from tieline.harnesses import registry
 from tieline.mesh.mcp_tools import TOOLS
 
@@ -207,18 +207,18 @@ def test_the_check_of_commands_can_fail(line: str, fault: str | None) -> None:
 
 
 def test_the_reference_of_the_configuration_is_made_from_its_types() -> None:
-    assert (ROOT / "docs/configuration.md").read_text() == config_reference.reference(), "run `make docs`"
+    assert (ROOT / "docs/configuration.md").read_text() == configuration.reference(), "run `make docs`"
 
 
 def test_the_tables_of_the_harnesses_are_made_from_the_integrations() -> None:
     written = (ROOT / "docs/harnesses.md").read_text()
-    assert written == harness_reference.page(written), "run `make docs`"
+    assert written == harnesses.page(written), "run `make docs`"
 
 
 def test_the_tables_of_the_agents_are_made_from_what_was_seen() -> None:
     written, seen = (ROOT / "docs/agents.md").read_text(), seen_features.FILE.read_bytes()
-    assert written == agent_reference.page(written, seen), "run `make docs`"
-    assert agent_reference.page(written.replace("| ✓", "| –"), seen) == written, "whatever stood there"
+    assert written == agents.page(written, seen), "run `make docs`"
+    assert agents.page(written.replace("| ✓", "| –"), seen) == written, "whatever stood there"
 
 
 def test_each_harness_that_is_tried_has_a_section_and_two_of_them_an_example() -> None:
@@ -244,8 +244,8 @@ def test_every_room_is_in_the_architecture() -> None:
 def test_every_key_of_the_configuration_has_a_meaning_and_a_true_example() -> None:
     keys = [
         (f"{header}.{key.name}", key)
-        for _, header, table in config_reference.tables()
-        for key in config_reference.listed(header, table)
+        for _, header, table in configuration.tables()
+        for key in configuration.listed(header, table)
     ]
     assert len(keys) > 120
     # setting("what it means", an example) beside the type: see config.py

@@ -6,7 +6,7 @@ import tieline
 from tieline import environment
 from tieline.channels.base import ChannelContext
 from tieline.config import ChannelConfig, Config
-from tieline.relay.plugins.loader import build
+from tieline.relay.channel_plugins.loader import build
 from tieline.testing.rig import scratch_env
 
 CHANNEL = ChannelConfig(

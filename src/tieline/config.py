@@ -32,7 +32,7 @@ from .errors import UsageError
 
 if TYPE_CHECKING:  # imported only where there is a file
     from .config_schema import Mistake
-    from .toml_lines import KeyPath
+    from .toml_key_lines import KeyPath
 
 QUOTES = 'Text stands in quotes: policy = "ask". A table begins with its name in brackets: [hub].'
 
@@ -296,7 +296,7 @@ def load(*, environ: Mapping[str, str] | None = None) -> Config:
     file = config_file(env)
     if not file:
         return Config(environ=env)
-    from .toml_lines import dotted, key_lines
+    from .toml_key_lines import dotted, key_lines
 
     path = Path(file)
     text, content = read(path)
@@ -332,7 +332,7 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
 
 def file_and_line(path: Path | str, key: "KeyPath", lines: "dict[KeyPath, int]") -> str:
     """`FILE:LINE`, as editors and terminals understand it."""
-    from .toml_lines import line_of
+    from .toml_key_lines import line_of
 
     line = line_of(key, lines)
     return f"{path}:{line}" if line else str(path)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, g
 import msgspec
 from msgspec import Meta, Struct
 
-from .toml_lines import KeyPath
+from .toml_key_lines import KeyPath
 
 LOADED = frozenset({"environ", "source", "problem"})
 """Fields that the loader sets. They are no keys of the file."""

@@ -12,8 +12,8 @@ from tests.browser.cards import WIDTHS
 
 from tieline.drivers.acp_presets import PRESETS
 from tieline.drivers.registry import BUILT_IN
-from tieline.relay.plugins import loader
-from tieline.relay.plugins.loader import BUILT_IN as BUILT_IN_CHANNELS
+from tieline.relay.channel_plugins import loader
+from tieline.relay.channel_plugins.loader import BUILT_IN as BUILT_IN_CHANNELS
 
 CLI = Path(__file__).parents[2] / "src/tieline/cli"
 TOUCHES = re.compile(r"from \.[\w.]*\b(?:ask_panel|ask_text|permission_prompt|session_view) import")

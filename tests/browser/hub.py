@@ -58,7 +58,7 @@ class HubProcess:
         self._hosts = hosts
         self._more = more
         self._port = 0
-        self._process: ForkedProcess | None = None
+        self._process: ForkedProcess | subprocess.Popen[bytes] | None = None
         (self.repository / "greeting.py").write_text(GREETING)
         (self.repository / "test_greeting.py").write_text("print('passed')\n")
         self._client: httpx2.AsyncClient | None = None

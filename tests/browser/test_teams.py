@@ -19,7 +19,7 @@ from tieline.bus import open_bus
 from tieline.protocol import teams as p
 from tieline.script import Fail, Reply, Run, Say
 from tieline.teams.conversation import TeamConversation
-from tieline.teams.conversation_store import TEAMS, encode_entry, subject
+from tieline.teams.records import TEAMS, encode_entry, subject
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 

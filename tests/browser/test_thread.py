@@ -116,7 +116,7 @@ async def test_code_is_highlighted_and_copied(hub: HubProcess, open_page: OpenPa
 async def test_the_highlighter_comes_only_with_code(hub: HubProcess, open_page: OpenPage) -> None:
     page = await open_page(hub)
     scripts = """() => performance.getEntriesByType('resource').map(one => one.name)
-      .filter(one => /highlight|overlays/.test(one))"""
+      .filter(one => /highlight|command-palette/.test(one))"""
     assert await page.evaluate(scripts) == []
     await page.goto(f"{hub.url}/s/showcase")
     await expect(log(page).locator(".hl-keyword").first).to_be_attached()

@@ -8,8 +8,8 @@ from tieline.bus.sqlite import record_query, transactions
 from tieline.testing.bus_contract import BusContract
 from tieline.testing.bus_contract.announcements import Ends
 from tieline.testing.bus_contract.interleavings import InterleavingContract
+from tieline.testing.bus_contract.publishing import PublishingContract
 from tieline.testing.bus_contract.reading import ReadContract
-from tieline.testing.bus_contract.records import RecordContract
 
 
 class TestSqlite(BusContract):
@@ -24,7 +24,7 @@ class TestMemory(BusContract):
         return "sqlite://:memory:"
 
 
-class TestSmallSteps(RecordContract, ReadContract, Ends, InterleavingContract):
+class TestSmallSteps(PublishingContract, ReadContract, Ends, InterleavingContract):
     """The same with bounds so small that every way to find records, and every seam between them, is used."""
 
     @pytest.fixture

@@ -15,7 +15,7 @@ from tieline.channels.base import AskService, Channel, ChannelContext, DeliveryC
 from tieline.config import ChannelConfig, Config, RelayConfig
 from tieline.envelopes import DeadLetter, Envelope
 from tieline.relay import Relay, Settings
-from tieline.relay.plugins.loader import build
+from tieline.relay.channel_plugins.loader import build
 
 IMPORTS_AIOGRAM = pytest.mark.timeout(300)
 """The first of these in a process imports aiogram: six seconds of work, and a minute where many want the processor."""

@@ -18,7 +18,7 @@ from tests.relay.conftest import QUICK, over, until
 from tieline.channels.notify import NotifyConfig, quiet_for
 from tieline.envelopes import Payload
 from tieline.relay import Relay
-from tieline.relay.plugins.loader import ChannelError
+from tieline.relay.channel_plugins.loader import ChannelError
 from tieline.testing.http_server import LoopbackServer
 from tieline.testing.wait_for import eventually
 

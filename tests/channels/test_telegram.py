@@ -19,7 +19,7 @@ from tieline.errors import TielineError
 from tieline.events import Remember
 from tieline.relay import Relay, Settings
 from tieline.relay.ask_forwarder import ASK_CONTENT_TYPE
-from tieline.relay.plugins.loader import ChannelError
+from tieline.relay.channel_plugins.loader import ChannelError
 from tieline.testing.telegram_server import TOKEN, BotApi, BotCall
 from tieline.testing.wait_for import eventually
 

@@ -21,7 +21,7 @@ from tieline.channels.webhook.loop_header import HEADER, trail
 from tieline.envelopes import AttachmentRef, Payload, Refused
 from tieline.errors import UsageError
 from tieline.relay import Relay
-from tieline.relay.plugins.loader import ChannelError
+from tieline.relay.channel_plugins.loader import ChannelError
 from tieline.testing.channel_contract import FakeDeliveryContext
 from tieline.testing.http_server import HttpRequest, LoopbackServer
 from tieline.testing.wait_for import eventually

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ class HubProcess:
         self._cli = cli
         self.port = port
         self.url = ""
-        self._process: ForkedProcess | None = None
+        self._process: ForkedProcess | subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "HubProcess":
         self.start()
@@ -61,7 +62,7 @@ class HubProcess:
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(WAIT_S)
-        except TimeoutError:
+        except subprocess.TimeoutExpired:
             self.kill()
             raise
         self._process = None

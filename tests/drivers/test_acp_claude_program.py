@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tieline.drivers.acp.claude_program import ENV, claude_without_repository
-from tieline.drivers.acp.policy import launch_command
+from tieline.drivers.acp.launch import launch_command
 from tieline.drivers.acp_presets import PRESETS
 from tieline.drivers.base import Spec
 

@@ -19,7 +19,6 @@ from tieline.cli.commands.agents_table import print_table
 from tieline.config import Config
 from tieline.drivers import registry
 from tieline.drivers.acp_presets import PRESETS
-from tieline.drivers.agent_records import MAX_AGENTS
 from tieline.drivers.base import Features
 from tieline.drivers.observed_features import (
     MAX_FILE,
@@ -30,6 +29,7 @@ from tieline.drivers.observed_features import (
     features_basis,
     unverified_features,
 )
+from tieline.drivers.per_agent_file import MAX_AGENTS
 from tieline.drivers.run_as import Account, RunAsDriver
 from tieline.errors import Unsupported
 from tieline.events import Warning

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tieline.drivers.acp.policy import allows_all, launch_command, opencode_config, overriding_rules, receipt
+from tieline.drivers.acp.launch import launch_command
+from tieline.drivers.acp.policy import allows_all, opencode_config, overriding_rules, receipt
 from tieline.drivers.acp.policy import session_mode as mode_of
 from tieline.drivers.acp_presets import NO_TOOL_SEEN, PRESETS, Preset
 from tieline.drivers.base import McpServer, Spec

@@ -10,7 +10,8 @@ from msgspec.structs import asdict, fields
 
 from tieline.api import open_session
 from tieline.drivers.acp import driver as acp
-from tieline.drivers.acp.policy import gemini_rules, launch_command, lifts_policy, overriding_rules
+from tieline.drivers.acp.launch import launch_command
+from tieline.drivers.acp.policy import gemini_rules, lifts_policy, overriding_rules
 from tieline.drivers.acp_presets import PRESETS
 from tieline.drivers.acp_traits import Traits
 from tieline.drivers.base import Spec

@@ -15,7 +15,7 @@ import pytest
 from tieline.api import open_session
 from tieline.ask_parts import ask_parts
 from tieline.drivers.acp import driver as acp
-from tieline.drivers.acp.policy import launch_command
+from tieline.drivers.acp.launch import launch_command
 from tieline.drivers.acp_presets import PRESETS
 from tieline.drivers.base import McpServer, Spec
 from tieline.drivers.claude_code.tools import GOVERNED

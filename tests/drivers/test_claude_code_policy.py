@@ -8,7 +8,8 @@ import pytest
 from claude_agent_sdk import PermissionUpdate, ToolPermissionContext
 from claude_agent_sdk.types import PermissionRuleValue
 
-from tieline.drivers.claude_code.policy import ToolPermissions, answered_input, enforce, permission_rules
+from tieline.drivers.claude_code.asks import ToolPermissions, answered_input
+from tieline.drivers.claude_code.policy import enforce, permission_rules
 from tieline.drivers.claude_code.tools import GOVERNED
 from tieline.events import Answer, Ask, Choice, Command, Edit, Mcp
 from tieline.policy import CAPABILITIES, Policy, every_policy

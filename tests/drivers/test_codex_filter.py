@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tieline.drivers.acp.policy import codex_filter, launch_command, receipt
+from tieline.drivers.acp.launch import launch_command
+from tieline.drivers.acp.policy import codex_filter, receipt
 from tieline.drivers.acp_presets import PRESETS
 from tieline.drivers.base import Spec
 from tieline.policy import CAPABILITIES, Policy, every_policy

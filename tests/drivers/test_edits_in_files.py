@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from tieline.drivers.acp.edit_diffs import preview_edit as acp_preview_edit
+from tieline.drivers.acp.edit_preview import preview_edit as acp_preview_edit
 from tieline.drivers.acp.tools import AcpToolCall
-from tieline.drivers.claude_code.policy import ToolPermissions
+from tieline.drivers.claude_code.asks import ToolPermissions
 from tieline.drivers.claude_edits import edit_without_file, read_and_preview
 from tieline.drivers.claude_edits import preview_edit as claude_preview_edit
 from tieline.drivers.current_file import MAX_BYTES, Unreadable, link_target, note_links, read_text
 from tieline.drivers.opencode.asks import add_edit_preview, permission_ask
-from tieline.drivers.opencode.edit_diffs import preview_edit as opencode_preview_edit
+from tieline.drivers.opencode.edit_preview import preview_edit as opencode_preview_edit
 from tieline.events import Ask, Edit
 from tieline.policy import Policy
 
@@ -83,7 +83,7 @@ async def test_a_file_that_does_not_answer_holds_no_ask(monkeypatch: pytest.Monk
 
     for name in ("stat", "lstat", "readlink"):
         monkeypatch.setattr(os, name, hang)
-    for module in ("current_file", "claude_edits", "opencode.edit_diffs", "acp.edit_diffs"):
+    for module in ("current_file", "claude_edits", "opencode.edit_preview", "acp.edit_preview"):
         monkeypatch.setattr(f"tieline.drivers.{module}.READ_TIMEOUT_S", 0.01)
     path = "/far/away.txt"
     try:

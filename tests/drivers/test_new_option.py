@@ -55,7 +55,7 @@ from tieline.drivers.base import Features
 from tieline.drivers.scripted import Scripted
 from tieline.protocol.commands import CommandEnvelope, CreateSession, decode_envelope
 from tieline.protocol.request_bodies import NewSession
-from tieline.sessions.agent_options import spec_of
+from tieline.sessions.agent_specs import spec_of
 from tieline.sessions.manager import SessionManager
 from tieline.teams.team_file import read_member
 

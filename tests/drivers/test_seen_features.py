@@ -8,7 +8,7 @@ import pytest
 from tests import seen_features
 from tests.seen_features import encode, exists, read
 
-from tieline.cli.commands.agent_reference import Seen, agents
+from tieline.cli.doc_generators.agents import Seen, agents
 from tieline.drivers.base import Driver
 
 NOT_OF_THE_AGENT = {"arguments"}

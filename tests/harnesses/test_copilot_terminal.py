@@ -17,9 +17,9 @@ from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.events import Answer, Ask, Edit, Event
 from tieline.harnesses.attach_consent import CurrentConsent, agree, switch
-from tieline.harnesses.copilot import permission_hook
+from tieline.harnesses.copilot import permission_hook_input
 from tieline.harnesses.copilot.connector import CopilotConnector
-from tieline.harnesses.copilot.permission_hook import HOOKED, POLICIES
+from tieline.harnesses.copilot.permission_hook_input import HOOKED, POLICIES
 from tieline.harnesses.terminals import hooked_terminal
 from tieline.sessions.ask_rules import AskRule
 from tieline.sessions.attacher import Attacher
@@ -276,10 +276,10 @@ async def test_in_the_sandbox_a_rule_allows_nothing(tmp_path: Path, monkeypatch:
     record = terminal.folder / "events.jsonl"
     (terminal.folder / POLICIES).rmdir()
     here = os.getpid()
-    assert not permission_hook.in_sandbox(record, here, here)
-    assert permission_hook.in_sandbox(record, 2**22 + 1, here), "a process that cannot be looked at"
+    assert not permission_hook_input.in_sandbox(record, here, here)
+    assert permission_hook_input.in_sandbox(record, 2**22 + 1, here), "a process that cannot be looked at"
     monkeypatch.setattr(os, "readlink", str)
-    assert permission_hook.in_sandbox(record, here, os.getppid())
+    assert permission_hook_input.in_sandbox(record, here, os.getppid())
 
 
 async def test_a_hook_of_somebody_else_is_told_as_an_answer_at_the_terminal(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.harnesses.desk import BOUND
 from tests.harnesses.person import Person, person
 
 from tieline.background_tasks import cancel_and_wait
-from tieline.cli.commands.harness_reference import tables
+from tieline.cli.doc_generators.harnesses import tables
 from tieline.events import Answer, Ask, Command, Done, Event, Status, Text, TextDelta, ToolResult, ToolUse, TurnStarted
 from tieline.harnesses import registry
 from tieline.harnesses.base import TerminalEvents

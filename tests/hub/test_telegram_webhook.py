@@ -18,8 +18,8 @@ from tests.relay.conftest import BOUND, over
 from tieline.bootstrap.relay import open_relay
 from tieline.config import ChannelConfig
 from tieline.envelopes import Refused
-from tieline.relay.plugins import reload
-from tieline.relay.plugins.loader import LoadedChannel, build
+from tieline.relay.channel_plugins import reload
+from tieline.relay.channel_plugins.loader import LoadedChannel, build
 from tieline.testing.telegram_server import BotApi
 from tieline.testing.wait_for import eventually
 

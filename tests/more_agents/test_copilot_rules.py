@@ -7,7 +7,7 @@ import pytest
 from tests.more_agents.ruled_terminals import add_rules, decided_at_the_terminal, decided_by_rules
 from tests.more_agents.test_copilot_attached import copilot
 
-from tieline.harnesses.copilot.permission_hook import HOOKED
+from tieline.harnesses.copilot.permission_hook_input import HOOKED
 from tieline.script import Call, Get, Run, Write
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import subprocess
 from pathlib import Path
 
 from tieline.bootstrap.process_lock import StartOptions
@@ -31,7 +32,7 @@ class Daemon:
         self.url = ""
         self._order = order
         self._log = root / "output"
-        self._process: ForkedProcess | None = None
+        self._process: ForkedProcess | subprocess.Popen[bytes] | None = None
 
     @property
     def port(self) -> int:

@@ -13,8 +13,9 @@ from tieline.config import RelayConfig
 from tieline.envelopes import Budget, Limits
 from tieline.errors import UsageError
 from tieline.relay import budget as budgets
+from tieline.relay.delivery.circuit_breaker import CircuitBreaker
 from tieline.relay.longest_prefix_trie import LongestPrefixTrie
-from tieline.relay.send_limits import CircuitBreaker, SendRateLimiter, SendRules
+from tieline.relay.send_limits import SendRateLimiter, SendRules
 
 TOKENS = st.lists(st.sampled_from(["a", "b", "ab", "c"]), min_size=1, max_size=5).map(lambda t: "relay." + ".".join(t))
 

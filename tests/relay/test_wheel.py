@@ -14,7 +14,7 @@ import sys
 import tieline
 from tieline.channels.base import ChannelContext
 from tieline.config import ChannelConfig
-from tieline.relay.plugins.loader import build
+from tieline.relay.channel_plugins.loader import build
 
 installed, path, folder = sys.argv[1:]
 assert tieline.__file__.startswith(installed), tieline.__file__

@@ -12,7 +12,7 @@ from tieline.errors import BusError
 from tieline.protocol import teams as p
 from tieline.script import Say
 from tieline.teams import coordinator, teams
-from tieline.teams.conversation_store import decode_entry
+from tieline.teams.records import decode_entry
 
 
 class FaultyBus:

@@ -15,7 +15,7 @@ from tieline.errors import UsageError
 from tieline.policy import CAPABILITIES, Enforcement, Policy, Receipt, preset
 from tieline.protocol import teams as p
 from tieline.script import Fail, Run, Say
-from tieline.teams.conversation_store import UnknownTeam, decode_entry
+from tieline.teams.records import UnknownTeam, decode_entry
 
 
 async def test_members_hand_over_until_the_task_is_done(url: str, tmp_path: Path) -> None:

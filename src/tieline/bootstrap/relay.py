@@ -33,8 +33,8 @@ from ..protocol.commands import (
 from ..protocol.stream_frames import AnyHubFrame, AskFrame
 from ..protocol.views import CommandView
 from ..relay import Relay
-from ..relay.plugins.channel_reports import Changes
-from ..relay.plugins.reload import ChannelSet
+from ..relay.channel_plugins.channel_reports import Changes
+from ..relay.channel_plugins.reload import ChannelSet
 from ..sessions.prompt_queue import prompt_key
 from ..sessions.records import PROMPTS, AskRecord, PromptRecord, SessionRecord
 from ..sessions.safe_git import GitFailed

@@ -20,7 +20,7 @@ from ..protocol.stream_frames import AnyHubFrame, AskFrame, DeltaFrame, EventFra
 from ..sessions.ask_decisions import OnAsk, decide
 from ..sessions.records import SessionRecord, digest
 from .errors import HubError, HubUnreachable, error_by_name
-from .read_turns import ReadTurns
+from .read_marks import ReadTurns
 from .sessions import SessionsApi
 from .stream import Connection
 

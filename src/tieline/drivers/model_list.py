@@ -15,8 +15,8 @@ from msgspec import Struct
 from .. import paths
 from ..config import Config
 from ..errors import AgentStartFailed, TielineError, Unsupported
-from .agent_records import AgentRecords
 from .base import Driver, StartsProgram
+from .per_agent_file import PerAgentFile
 
 MAX_MODELS = 200
 MAX_NAME = 200
@@ -67,7 +67,7 @@ class ModelListFile:
     """The last list of each agent. Without a file it is kept for as long as this lives."""
 
     def __init__(self, file: Path | None = None) -> None:
-        self._records = AgentRecords(file, KeptModels, max_file=MAX_FILE)
+        self._records = PerAgentFile(file, KeptModels, max_file=MAX_FILE)
 
     def get(self, driver: object, name: str) -> KeptModels | None:
         """What this very program told last."""

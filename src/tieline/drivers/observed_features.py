@@ -13,9 +13,9 @@ from typing import Literal, Protocol, runtime_checkable
 import msgspec
 from msgspec import Struct
 
-from .agent_records import AgentRecords
 from .base import Driver
 from .model_list import ModelList, OffersModels
+from .per_agent_file import PerAgentFile
 from .run_as import RunAsDriver
 
 MAX_FILE = 64 * 1024
@@ -68,7 +68,7 @@ class CheckedAgents:
     """By agent's name. Without a file it is kept for as long as this lives."""
 
     def __init__(self, file: Path | None = None) -> None:
-        self._records = AgentRecords(file, CheckRecord, max_file=MAX_FILE)
+        self._records = PerAgentFile(file, CheckRecord, max_file=MAX_FILE)
 
     def get(self, name: str, path: str) -> CheckRecord | None:
         """The last time that this program was checked by this name."""
@@ -84,7 +84,7 @@ class ObservedAgents:
     """By agent's name. Without a file it is kept for as long as this lives."""
 
     def __init__(self, file: Path | None = None) -> None:
-        self._records = AgentRecords(file, Observation, max_file=MAX_FILE)
+        self._records = PerAgentFile(file, Observation, max_file=MAX_FILE)
 
     def get(self, name: str, program: str) -> Observation | None:
         """The last time that this program ran by this name."""

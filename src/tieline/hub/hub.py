@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ..mesh.plugin_connector import PluginConnector
     from ..node.command_executor import CommandExecutor
     from ..relay import Relay
-    from ..relay.plugins.reload import ChannelSet
+    from ..relay.channel_plugins.reload import ChannelSet
     from ..schedules.manager import ScheduleManager
     from ..teams.teams import Teams
     from .phone.phone_access import PhoneAccess

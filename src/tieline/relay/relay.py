@@ -33,15 +33,15 @@ from ..errors import UsageError
 from ..ids import fits_id
 from .address_sender import AddressSender
 from .channel_api import ChannelRelay
+from .channel_plugins.channel_registry import ChannelRegistry, MessageHandler
 from .delivery.attempts import Attempts, has_state
 from .delivery.attribution import ActiveDeliveries
 from .delivery.dead_letters import DeadLetters
 from .delivery.dispatcher import Dispatcher
 from .delivery.endpoint_queue import EndpointQueue, EndpointQueueView
 from .delivery.maintenance import Maintenance
-from .plugins.channel_registry import ChannelRegistry, MessageHandler
 from .request_reply import RequestReply
-from .schedules import Schedules
+from .scheduled_messages import Schedules
 from .settings import Settings
 from .storage.inbox import MessageInbox
 from .storage.store import RelayStore, derived_id

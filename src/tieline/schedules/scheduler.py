@@ -20,7 +20,7 @@ from ..bus.table_cache import TableCache
 from ..channels.base import SessionRequest, SessionService
 from ..errors import BusClosed, BusError, Conflict, TielineError, UsageError
 from ..protocol.schedules import ScheduleRun
-from ..relay.schedules import SENDER
+from ..relay.scheduled_messages import SENDER
 from ..sessions.turn_follower import TurnFollower
 from .clock import Clock
 from .due_times import NEVER, last_due, next_time

@@ -27,8 +27,8 @@ from ..errors import UsageError
 from ..processes.spawn import find as find_program
 from ..safe_file_read import read_regular
 from . import git_repository, git_writes
+from .git_config import NOBODY, TELL_GIT, TIELINE, GitConfig, Identity, read_settings
 from .git_repository import Repository
-from .git_settings import NOBODY, TELL_GIT, TIELINE, GitSettings, Identity, read_settings
 from .safe_git import HUGE, Git, GitFailed, copy_index, opened
 from .workspace_diff import MAX_DIFF, beyond_link, store_of
 
@@ -123,7 +123,7 @@ class OpenRepository(Struct):
     own: Repository
     git: Git
     index: bytes | None  # the user's own, as it was
-    settings: GitSettings
+    settings: GitConfig
     env: Mapping[str, str]
     head: str
     base: str  # the tree of the last commit, or an empty one

@@ -19,8 +19,8 @@ import msgspec
 from msgspec import Struct
 
 from ..safe_file_read import read_regular
+from .git_config import NOBODY, TELL_GIT, TIELINE, Identity, read_settings
 from .git_repository import Repository
-from .git_settings import NOBODY, TELL_GIT, TIELINE, Identity, read_settings
 from .git_writes import locked, replace_file, write_ref
 from .safe_git import Git, GitFailed, copy_index, opened
 from .workspace_diff import beyond_link

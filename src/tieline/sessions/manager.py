@@ -22,7 +22,7 @@ from ..errors import TielineError, Unsupported, UsageError
 from ..events import Answer, Ask
 from ..ids import new_id
 from . import crash_recovery, git_actions, workspace_diff
-from .agent_options import quiet_s, spec_of, warm_spec
+from .agent_specs import quiet_s, spec_of, warm_spec
 from .ask_decisions import DEFAULT_EXPIRY_S
 from .ask_rules import AskOrigin
 from .attached_session import AttachedSession, HarnessTerminal, attached_id, check_attached_prompt

@@ -14,9 +14,9 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .git_config import TIELINE
 from .git_merge import Advance, MergeConflict, advance, identity, is_ancestor, mend, merge, merge_trees, rebase
 from .git_repository import Repository
-from .git_settings import TIELINE
 from .git_writes import write_ref
 from .records import SessionRecord, SessionWorktree
 from .safe_git import Git, GitFailed

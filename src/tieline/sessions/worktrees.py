@@ -18,9 +18,9 @@ from msgspec import Struct
 from .. import paths
 from ..safe_file_read import read_regular
 from . import git_repository
+from .git_config import Identity
 from .git_merge import is_ancestor, tree_of
 from .git_repository import Repository
-from .git_settings import Identity
 from .git_writes import check_new_ref, delete_ref, replace_file, write_ref
 from .safe_git import Git, GitFailed, copy_index, opened
 from .workspace_diff import beyond_link

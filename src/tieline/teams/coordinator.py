@@ -28,8 +28,8 @@ from ..sessions.safe_git import GitFailed
 from ..sessions.turn_follower import TurnEnd, TurnFollower
 from ..sessions.worktrees import Worktree
 from .conversation import Participant, TeamConversation, branch_of, session_of
-from .conversation_store import TEAMS, decode_entry, encode_entry, subject, within_limit
 from .markers import lines_with_markers, read_markers
+from .records import TEAMS, decode_entry, encode_entry, subject, within_limit
 from .reviews import Review, markers_in_diffs
 from .team_file import policy_of
 from .turn_commits import TeamWorktrees

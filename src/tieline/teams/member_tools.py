@@ -9,7 +9,7 @@ from ..errors import UsageError
 from ..protocol.mesh import MemberDiff, TeamCall
 from ..protocol.teams import USUAL_PRIORITY, Markers, MemberCalled, NextSpeaker, TeamRecord, TurnBegan
 from .conversation import TeamConversation, branch_of, session_of
-from .conversation_store import MAX_TEXT, encode_entry, subject
+from .records import MAX_TEXT, encode_entry, subject
 from .reviews import MAX_FILE_LIST, quotation
 from .turn_commits import TeamWorktrees
 

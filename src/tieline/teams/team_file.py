@@ -26,7 +26,7 @@ from ..errors import UsageError
 from ..policy import PRESETS, Policy, preset
 from ..protocol.teams import CheckedTeamFile, Team, TeamFileMistake, TeamFileText, TeamMember
 from ..safe_file_read import read_regular
-from ..toml_lines import dotted, key_lines, line_of
+from ..toml_key_lines import dotted, key_lines, line_of
 
 MAX_FILE = 256 * 1024
 MAX_INSTRUCTIONS = 100_000

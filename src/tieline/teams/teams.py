@@ -19,9 +19,9 @@ from ..protocol import teams as p
 from ..sessions.safe_git import GitFailed
 from ..sessions.turn_follower import TurnFollower
 from .conversation import TeamConversation, branch_of
-from .conversation_store import MAX_TEXT, TEAMS, UnknownTeam, decode_entry, decode_record, encode_entry, subject
 from .coordinator import RETRY_S, Coordinator
 from .markers import read_markers
+from .records import MAX_TEXT, TEAMS, UnknownTeam, decode_entry, decode_record, encode_entry, subject
 from .team_file import check_addition, check_member, check_team
 from .turn_commits import TeamWorktrees
 

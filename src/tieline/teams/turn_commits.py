@@ -4,8 +4,8 @@ from contextlib import suppress
 
 from ..protocol.teams import MemberWork
 from ..sessions import git_repository
+from ..sessions.git_config import Identity
 from ..sessions.git_merge import merge_trees
-from ..sessions.git_settings import Identity
 from ..sessions.safe_git import GitFailed
 from ..sessions.worktrees import Worktree, Worktrees
 

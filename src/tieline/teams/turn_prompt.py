@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from .conversation import Participant, TeamConversation, TeamMessage, branch_of
-from .conversation_store import MAX_TEXT
 from .markers import quoted
+from .records import MAX_TEXT
 from .reviews import Review, as_context
 
 SHORTEST = 200

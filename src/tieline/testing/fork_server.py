@@ -118,7 +118,7 @@ class ForkServer:
             os.close(writing)
             outputs = _read_all((out, err), deadline)
             status = process.wait(max(0.0, deadline - time.monotonic()))
-        except TimeoutError:
+        except (TimeoutError, subprocess.TimeoutExpired):
             if process is not None:
                 os.killpg(process.pid, signal.SIGKILL)
             raise subprocess.TimeoutExpired(list(argv), timeout) from None
@@ -130,15 +130,13 @@ class ForkServer:
 
 def start_hub(
     order: StartOptions, *, cwd: Path, env: Mapping[str, str], log: Path, timeout: float
-) -> tuple["ForkedProcess", StartResult]:
+) -> "tuple[ForkedProcess | subprocess.Popen[bytes], StartResult]":
     """A hub (or a node) once it runs, or has said why it does not. What it writes is added to `log`."""
     read_end, ready = os.pipe()
     nothing = os.open(os.devnull, os.O_RDONLY)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        argv = ["tieline.bootstrap", msgspec.json.encode(replace(order, ready=3)).decode()]
-        descriptors = (nothing, output, output, ready)
-        process = server("hub").start(argv, cwd=cwd, env=env, descriptors=descriptors, timeout=timeout)
+        process = _start_hub(order, cwd=cwd, env=env, descriptors=(nothing, output, ready), timeout=timeout)
     except BaseException:
         os.close(read_end)
         raise
@@ -149,6 +147,24 @@ def start_hub(
         answered, _, _ = select.select([answers], [], [], timeout)
         line = answers.readline() if answered else b""
     return process, msgspec.json.decode(line or NOTHING_SAID, type=StartResult)
+
+
+def _start_hub(
+    order: StartOptions, *, cwd: Path, env: Mapping[str, str], descriptors: tuple[int, int, int], timeout: float
+) -> "ForkedProcess | subprocess.Popen[bytes]":
+    nothing, output, ready = descriptors
+
+    def argument(descriptor: int) -> str:
+        return msgspec.json.encode(replace(order, ready=descriptor)).decode()
+
+    if started_alike(env):
+        argv = ["tieline.bootstrap", argument(3)]
+        streams = (nothing, output, output, ready)
+        return server("hub").start(argv, cwd=cwd, env=env, descriptors=streams, timeout=timeout)
+    return subprocess.Popen(
+        [sys.executable, "-m", "tieline.bootstrap", argument(ready)],
+        cwd=cwd, env=env, stdin=nothing, stdout=output, stderr=output, pass_fds=(ready,), start_new_session=True,
+    )  # fmt: skip
 
 
 class ForkedProcess:
@@ -167,15 +183,18 @@ class ForkedProcess:
                 os.kill(self.pid, number)
 
     def poll(self) -> int | None:
-        with suppress(TimeoutError):
+        with suppress(subprocess.TimeoutExpired):
             self.wait(0.0)
         return self._status
 
     def wait(self, timeout: float) -> int:
-        """Its exit status; a TimeoutError when it has not ended by then."""
+        """Its exit status."""
         if self._status is None:
             self._call.settimeout(max(timeout, SHORTEST_S))  # zero would be another kind of error
-            self._status = int(self._call.recv(CHUNK))
+            try:
+                self._status = int(self._call.recv(CHUNK))
+            except TimeoutError:
+                raise subprocess.TimeoutExpired(list(self._argv), timeout) from None
             self._call.close()
         return self._status
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tieline.cli.terminal import session_view
-from tieline.cli.terminal.plain_views import PlainView
+from tieline.cli.terminal.non_interactive_views import PlainView
 from tieline.cli.terminal.session_view import SessionView
 from tieline.cli.terminal.turn_view import TerminalView
 from tieline.events import Answer, AnyEvent, Ask, Command, Done, Error, Init, Text, ToolResult, ToolUse, TurnStarted

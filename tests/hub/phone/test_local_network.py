@@ -157,7 +157,7 @@ async def test_when_the_address_changes_it_moves_there(tmp_path: Path, monkeypat
     monkeypatch.setattr(local_network, "is_own", has)
     async with with_phone(tmp_path) as (_, access):
         authority = await local_network.LocalAuthority.open(tmp_path / "state" / "phone", real[0], replace=True)
-        reached: list[local_network.TunnelStatus] = []
+        reached: list[local_network.WayStatus] = []
 
         async def source(address: local_network.IpAddress) -> local_network.LocalAuthority:
             return authority

@@ -17,9 +17,9 @@ from tieline.bus.base import Bus
 from tieline.events import Ask
 from tieline.hub.hub import Hub
 from tieline.hub.state.live_state import MARKS, LiveState
-from tieline.hub.stream import remaining_sessions as parts
+from tieline.hub.stream import snapshot_parts as parts
 from tieline.hub.stream.fanout import Fanout
-from tieline.hub.stream.remaining_sessions import first_sessions
+from tieline.hub.stream.snapshot_parts import first_sessions
 from tieline.hub.stream.subscriber import Subscriber
 from tieline.hub.stream.websocket import start_subscription
 from tieline.protocol.stream_frames import Subscribe

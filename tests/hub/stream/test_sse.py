@@ -16,7 +16,7 @@ from tieline.bus import open_bus
 from tieline.events import Text, TextDelta, encode
 from tieline.hub.http import server
 from tieline.hub.http.problems import RequestRefused
-from tieline.hub.stream import remaining_sessions
+from tieline.hub.stream import snapshot_parts
 from tieline.hub.stream.sse import subscription
 from tieline.sessions.event_log import EventLog
 from tieline.sessions.records import SESSIONS, SessionRecord
@@ -158,7 +158,7 @@ async def test_bad_requests_are_refused(hub: Served) -> None:
 
 
 async def test_its_sessions_come_in_parts_too(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remaining_sessions, "FIRST", 1)
+    monkeypatch.setattr(snapshot_parts, "FIRST", 1)
     for id in ("s1", "s2", "s3"):
         record = SessionRecord(id=id, agent="scripted", cwd="/", active_at=float(id[1]))
         await hub.bus.table(SESSIONS).put(id, msgspec.json.encode(record))

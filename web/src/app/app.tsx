@@ -53,8 +53,8 @@ const SearchPage = lazy(() => import('../search/search-page').then((module) => m
 const UsagePage = lazy(() => import('../usage/usage-page').then((module) => module.UsagePage), loading)
 const ScheduleList = lazy(() => import('../schedules/schedule-list').then((module) => module.ScheduleList), loading)
 const SchedulePage = lazy(() => import('../schedules/schedule-page').then((module) => module.SchedulePage), loading)
-const CommandPalette = lazy(() => import('./overlays').then((module) => module.CommandPalette))
-const KeyList = lazy(() => import('./overlays').then((module) => module.KeyList))
+const CommandPalette = lazy(() => import('./command-palette').then((module) => module.CommandPalette))
+const KeyList = lazy(() => import('./command-palette').then((module) => module.KeyList))
 
 function Navigation() {
   const waiting: Readonly<Record<string, number>> = { '/': asks.value.size, '/teams': waitingTeams.value.length }

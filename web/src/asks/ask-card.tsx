@@ -9,7 +9,7 @@ import { cardsMoving, nodes, now, sessions, pauseCardButtons } from '../store/st
 import { HoldButton, Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { lazy } from '../ui/lazy'
-import { ignoreTaps } from '../ui/moving'
+import { ignoreTaps } from '../ui/moved-buttons'
 import { isLong, partsOf, AskParts } from './ask-parts'
 import { danger } from './danger'
 import { decide, decisionFor, type SentDecision } from './decisions'

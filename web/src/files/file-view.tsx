@@ -6,7 +6,7 @@ import { visible } from '../shared/visible-text'
 import { Tokens } from '../ui/code'
 import { CopyButton, Problem, Sheet, useFetched } from '../ui/components'
 import { Icon } from '../ui/icons'
-import { useHighlighter } from '../ui/highlighting'
+import { useHighlighter } from '../ui/use-highlighter'
 import { attachmentAddress, fileAddress, openFile, type FilePlace } from './opened-file'
 
 const SHOWN_LINES = 5000

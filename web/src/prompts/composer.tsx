@@ -10,7 +10,7 @@ import { nodes, thread } from '../store/store'
 import { Ticks } from '../thread/thread-rows'
 import { Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
-import { ignoreTaps, useMoving } from '../ui/moving'
+import { ignoreTaps, useMoving } from '../ui/moved-buttons'
 import { AttachButton, FileList, onPasteFiles, useAttachments } from './attach-files'
 import { retryPrompt, dismissPrompt, sendPrompt, queuedPrompts, type QueuedPrompt } from './outbox'
 

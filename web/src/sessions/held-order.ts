@@ -2,7 +2,7 @@
  * pointer is on the list, or its rows are reached by keys, its order is held, and what happens only marks the rows. */
 import { signal } from '@preact/signals'
 import type * as P from '../generated/protocol'
-import { MOVING_MS } from '../ui/moving'
+import { MOVING_MS } from '../ui/moved-buttons'
 
 export const orderHeld = signal(false)
 const TOUCHED_MS = 2000 // a finger that has left may come back

@@ -5,7 +5,7 @@ import { Stream, type HubFrame, type ConnectionState } from '../connection/strea
 import type * as P from '../generated/protocol'
 import { closeNotification } from '../push/subscription'
 import { Thread } from '../thread/thread'
-import { MOVING_MS } from '../ui/moving'
+import { MOVING_MS } from '../ui/moved-buttons'
 import { MapSignal } from './map-signal'
 
 export const me = signal<P.Me | undefined>(undefined)

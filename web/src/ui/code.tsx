@@ -2,7 +2,7 @@
 import { useMemo, useState } from 'preact/hooks'
 import { visible } from '../shared/visible-text'
 import { CopyButton } from './components'
-import { useHighlighter } from './highlighting'
+import { useHighlighter } from './use-highlighter'
 
 export function Tokens({ of }: { of: readonly { readonly kind: string; readonly text: string }[] }) {
   return <>{of.map(({ kind, text }, index) => (kind ? <span key={index} class={`hl-${kind}`}>{text}</span> : text))}</>

@@ -11,7 +11,7 @@ import { FilesOf, fileAddress, isImagePath, linkPaths, type FilePlace } from '..
 import { visible } from '../shared/visible-text'
 import { Tokens } from './code'
 import { CopyButton } from './components'
-import { useHighlighter } from './highlighting'
+import { useHighlighter } from './use-highlighter'
 import { lazy } from './lazy'
 import { memo } from './memo'
 

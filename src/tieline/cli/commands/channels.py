@@ -135,7 +135,7 @@ def check(*, json: bool) -> int:
 
 
 def _check_channel(entry: ChannelConfig, config: Config) -> ChannelCheck:
-    from ...relay.plugins.loader import ChannelError, check
+    from ...relay.channel_plugins.loader import ChannelError, check
 
     twice = sum(other.id == entry.id for other in config.channels) > 1
     if twice:

@@ -18,7 +18,7 @@ from ...config_schema import Mistake, keys, mistakes
 from ...drivers import registry
 from ...environment import config_path, inherited
 from ...errors import TielineError, UsageError
-from ...toml_lines import dotted, key_lines, line_of
+from ...toml_key_lines import dotted, key_lines, line_of
 from ..errors import USAGE
 from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
@@ -131,7 +131,7 @@ def _check_values(config: Config, named: Sequence[str]) -> Iterator[Mistake]:
     from ...bus import open_bus
     from ...policy import preset
     from ...relay.send_limits import SendRules
-    from ...sessions.agent_options import Warm, warm_spec
+    from ...sessions.agent_specs import Warm, warm_spec
 
     yield from _errors_of(("policy",), lambda: preset(config.policy))
     if config.bus:
@@ -186,8 +186,8 @@ def _agent(name: str, config: Config) -> Iterator[Mistake]:
 
 
 def _channels(entries: Any, env: Mapping[str, str], source: str, unchecked: list[str]) -> Iterator[Mistake]:
-    from ...relay.plugins.loader import BUILT_IN, ChannelError
-    from ...relay.plugins.loader import check as check_channel
+    from ...relay.channel_plugins.loader import BUILT_IN, ChannelError
+    from ...relay.channel_plugins.loader import check as check_channel
 
     if not isinstance(entries, list):
         return

@@ -14,7 +14,7 @@ from ... import paths
 from ...config import AgentEntry, ChannelConfig, Config
 from ...config_schema import Key, keys, table_in, toml
 from ...environment import SECRET, config_path
-from ...toml_lines import KeyPath, dotted, key_lines, line_of
+from ...toml_key_lines import KeyPath, dotted, key_lines, line_of
 from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
 from .config_check import options_type
@@ -113,7 +113,7 @@ def _agent(agent: dict[str, Any], path: KeyPath, lines: dict[KeyPath, int]) -> I
 
 
 def _channel(entry: dict[str, Any], path: KeyPath, lines: dict[KeyPath, int]) -> Iterator[ConfigValue]:
-    from ...relay.plugins.loader import BUILT_IN
+    from ...relay.channel_plugins.loader import BUILT_IN
 
     kind = entry.get("type")
     known: dict[str, Key] = {}

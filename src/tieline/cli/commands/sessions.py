@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ... import config as configuration
 from ... import paths
 from ...client.client import Client
-from ...client.read_turns import COUNTED_S, ReadTurns
+from ...client.read_marks import COUNTED_S, ReadTurns
 from ...config import Config
 from ...environment import inherited
 from ...errors import UsageError, invalid_value

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from ...client.client import Client
-from ...client.read_turns import ReadTurns
+from ...client.read_marks import ReadTurns
 from ...config import Config
 from ...environment import inherited
 from ...errors import invalid_value

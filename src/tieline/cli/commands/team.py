@@ -18,7 +18,7 @@ from ...ids import short_id
 from ...protocol import teams as p
 from ...teams.rehearsal import rehearsed
 from ...teams.team_file import read_member, read_team, schema
-from ...toml_lines import key_lines
+from ...toml_key_lines import key_lines
 from .. import hub_connection
 from ..errors import FAILED, print_error
 from ..team_view.entry_text import cost_text, event_note, failed, spoken, state_text

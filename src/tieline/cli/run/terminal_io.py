@@ -10,7 +10,7 @@ from ...config import Config
 from ...errors import UsageError
 from ...events import Answer, Ask
 from ...sessions.ask_decisions import allow, deny
-from ..terminal.plain_views import JsonView, PlainView, View
+from ..terminal.non_interactive_views import JsonView, PlainView, View
 from .run_options import RunOptions
 
 if TYPE_CHECKING:  # rich and termios: only where there is a terminal

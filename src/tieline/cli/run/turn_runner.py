@@ -12,7 +12,7 @@ from ...events import Answer, Ask, Done, Event, Outcome
 from ...sessions.ask_decisions import OnAsk
 from ..errors import FAILED, INTERRUPTED, TIMEOUT
 from ..signals import Signals, Suspension
-from ..terminal.plain_views import TICK_S, View
+from ..terminal.non_interactive_views import TICK_S, View
 from .terminal_io import TerminalIO
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ...protocol.stream_frames import AnyHubFrame, DeltaFrame, EventFrame
 from ...sessions.records import SessionRecord
 from .ask_text import full_text, headline
 from .formatting import on_terminal
-from .plain_views import TICK_S, PlainView, View
+from .non_interactive_views import TICK_S, PlainView, View
 from .sanitize import clean
 
 

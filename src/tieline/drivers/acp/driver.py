@@ -38,9 +38,10 @@ from ..run_as import chown_to_run_as
 from ..version_command import ask_version
 from .conversation import AcpConversation
 from .handshake import open_session
+from .launch import launch_command
 from .nodejs_eager_compile import precompiled_command
 from .observed_features import merge_observed, unconfirmed
-from .policy import launch_command, overriding_rules, receipt
+from .policy import overriding_rules, receipt
 
 START_S = 60.0
 """The longest wait for an agent to come up. Node programs on a busy machine take their time."""

@@ -13,7 +13,7 @@ from ..acp_presets import Preset
 from ..acp_traits import Traits
 from ..claude_edits import preview_edit as preview_claude_edit
 from ..current_file import EditPreview, note_links
-from .edit_diffs import preview_edit
+from .edit_preview import preview_edit
 from .tools import AcpToolCall, at_path
 
 CANCELLED: Mapping[str, Any] = {"outcome": {"outcome": "cancelled"}}

@@ -20,9 +20,10 @@ from ...wire.json_object import JsonDict
 from ..base import AskFn, Prompt, Spec
 from ..model_list import ModelList, mappings, model_list
 from ..turn_stream import Turn
+from .asks import ToolPermissions, answered_input
 from .events import SOURCE, ClaudeCodeNormaliser
 from .launch import INSTALL, SDK, UPGRADE
-from .policy import ToolPermissions, answered_input, permission_rules
+from .policy import permission_rules
 from .prompt import hook_output, inline_long_system, user_message
 from .tools import QUESTION
 from .transport import SdkTransport

@@ -14,7 +14,7 @@ from ...backoff import EXACT, Backoff
 from ...events import Answer, AnyAction, Ask, Choice, Command, Edit, Fetch, OtherAction, Question, Read, Status, ToolUse
 from ..current_file import note_links
 from ..turn_stream import Turn
-from .edit_diffs import preview_edit
+from .edit_preview import preview_edit
 from .events import OpenCodeNormaliser
 from .policy import CAPABILITY_OF, GUARDS, Rules, denials, rule
 from .server import OpenCodeError, ServerUnreachable

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from ...background_tasks import cancel_and_wait
-from ...drivers.claude_code.policy import ToolPermissions, answered_input
+from ...drivers.claude_code.asks import ToolPermissions, answered_input
 from ...drivers.claude_code.prompt import hook_output
 from ...drivers.claude_code.tools import QUESTION
 from ...events import Answer, Ask, Command

@@ -20,7 +20,7 @@ from ..terminals.acp_transcript import fields_in, members, text_in
 from ..terminals.hooked_terminal import HookNote
 from ..terminals.recorded_asks_terminal import RecordedAsksTerminal, TerminalDecision
 from ..terminals.transcript_file import TranscriptCursor, TranscriptLine
-from .permission_hook import find_call, hook_diff, in_sandbox, may_be_ruled, ruled_call
+from .permission_hook_input import find_call, hook_diff, in_sandbox, may_be_ruled, ruled_call
 from .transcript import KINDS, PRESET, CopilotEvents, CopilotTranscriptFile
 
 QUESTION = "ask_user"

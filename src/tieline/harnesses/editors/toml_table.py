@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from ...toml_lines import Statement, dotted, statements
+from ...toml_key_lines import Statement, dotted, statements
 from .base import CannotEdit, line_break, put_together
 from .kept_additions import with_added
 from .marks import END, OPENING, opening

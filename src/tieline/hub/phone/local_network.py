@@ -17,7 +17,7 @@ from ..http.server import bind, serve_at
 from .lan_addresses import IpAddress, is_own, lan_addresses
 from .local_authority import CertificateProblem, CertificateSource, LocalAuthority, local_name
 from .programs import find_program, run_program
-from .tunnel_status import Report, TunnelStatus
+from .way_status import Report, WayStatus
 
 LOOK_S = 10.0
 """Between two looks at this machine's addresses and the certificate's age."""
@@ -77,14 +77,14 @@ async def run_local_network(app: ASGIApp, source: OpenSource, address: str, port
             chosen = choose_address(address)
             if chosen is None:
                 problem = f"this machine does not have the address {address} now" if address else "no network"
-                report(TunnelStatus(problem=problem, hint="The hub waits for it."))
+                report(WayStatus(problem=problem, hint="The hub waits for it."))
             else:
                 await _serve_on(app, await source(chosen), chosen, port, report)
                 continue
         except TielineError as error:
-            report(TunnelStatus(problem=error.message, hint=error.hint))
+            report(WayStatus(problem=error.message, hint=error.hint))
         except OSError as error:  # the disk is full, the certificate does not load
-            report(TunnelStatus(problem=f"the hub cannot listen in the local network: {error}"))
+            report(WayStatus(problem=f"the hub cannot listen in the local network: {error}"))
         await asyncio.sleep(LOOK_S)
 
 
@@ -100,9 +100,7 @@ async def _serve_on(app: ASGIApp, source: CertificateSource, address: IpAddress,
         raise CertificateProblem(error.message, hint="`tieline phone` takes another port.") from None
     async with serve_at(app, bound, tls=context):
         report(
-            TunnelStatus(
-                urls=(url_of(address, port), *(url_of(name, port) for name in names)), authority=source.authority
-            )
+            WayStatus(urls=(url_of(address, port), *(url_of(name, port) for name in names)), authority=source.authority)
         )
         while is_own(address) or not lan_addresses():
             await asyncio.sleep(LOOK_S)

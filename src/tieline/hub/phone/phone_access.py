@@ -40,8 +40,8 @@ from .local_network import (
 )
 from .reach_check import check_reach
 from .trust_page import OPEN_S, TrustPage, fingerprint
-from .tunnel_status import TunnelStatus
 from .tunnels import TUNNELS, run_tunnel
+from .way_status import WayStatus
 from .ways import find_ways
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class PhoneAccess:
         self._log = logger("hub")
         self._folder = paths.phone(env)
         self._chosen: Chosen | None = None
-        self._reached = TunnelStatus()
+        self._reached = WayStatus()
         self._heard = asyncio.Event()  # of the way that runs: its first report
         self._running: asyncio.Task[None] | None = None
         self._trust: asyncio.Task[None] | None = None
@@ -205,7 +205,7 @@ class PhoneAccess:
 
     def _start(self, chosen: Chosen) -> None:
         self._heard = asyncio.Event()
-        self._reached = TunnelStatus()
+        self._reached = WayStatus()
         self._running = background(self._run(chosen), "phone")
 
     async def _run(self, chosen: Chosen) -> None:
@@ -219,7 +219,7 @@ class PhoneAccess:
         elif chosen.way in TUNNELS:
             await run_tunnel(TUNNELS[chosen.way], self._serving.url, env, self._report)
 
-    def _report(self, reached: TunnelStatus) -> None:
+    def _report(self, reached: WayStatus) -> None:
         if reached == self._reached:
             return
         self._reached = reached
@@ -233,7 +233,7 @@ class PhoneAccess:
     async def _stop(self) -> None:
         await cancel_and_wait(*(task for task in (self._running, self._trust) if task is not None))
         self._running = self._trust = None
-        self._reached, self._trust_url = TunnelStatus(), ""
+        self._reached, self._trust_url = WayStatus(), ""
         self._origins.set_phone(())
 
     def _ssh(self) -> PhoneStatus:

@@ -17,7 +17,7 @@ from ...background_tasks import background, cancel_and_wait
 from ...backoff import Backoff
 from ...processes.async_process import Process
 from .programs import find_program, last_line, program_environment, run_program
-from .tunnel_status import Report, TunnelStatus
+from .way_status import Report, WayStatus
 
 AGAIN = Backoff(first_s=2.0, longest_s=60.0)
 LASTED_S = 60.0
@@ -154,7 +154,7 @@ async def run_tunnel(tunnel: Tunnel, target: str, env: Mapping[str, str], report
         else:
             problem = f"the program {tunnel.program} is not on the hub's PATH"
         failures = 1 if asyncio.get_running_loop().time() - began > LASTED_S else failures + 1
-        report(TunnelStatus(problem=problem, hint="The hub tries again by itself. `tieline phone off` ends it."))
+        report(WayStatus(problem=problem, hint="The hub tries again by itself. `tieline phone off` ends it."))
         await asyncio.sleep(AGAIN.delay(failures))
 
 
@@ -172,7 +172,7 @@ async def _run_once(tunnel: Tunnel, argv: tuple[str, ...], env: Mapping[str, str
             reading = background(keep_output(process), f"phone-{tunnel.program}")
             try:
                 if url := await _address(tunnel, process, output):
-                    report(TunnelStatus(urls=(url,)))
+                    report(WayStatus(urls=(url,)))
                     await process.wait(None)
             finally:
                 process.signal(signal.SIGTERM)  # it reads no input: closing that would end no tunnel

@@ -9,9 +9,9 @@ from starlette.responses import Response
 from ...channels.base import Channel
 from ...envelopes import Limits, MessageReceipt
 from ...protocol.messages import ChannelReload, ChannelTest, ChannelTestView, ChannelView, ReloadView
+from ...relay.channel_plugins.channel_reports import ChannelReport
+from ...relay.channel_plugins.reload import ChannelSet
 from ...relay.delivery.endpoint_queue import EndpointQueueView
-from ...relay.plugins.channel_reports import ChannelReport
-from ...relay.plugins.reload import ChannelSet
 from ..http.problems import NotFound, RequestRefused
 from ..http.request import Request, json_response, parse_body
 from ..http.route_spec import RouteSpec

@@ -1,4 +1,4 @@
-"""Authentication: the owner by this machine's socket (`peer_credentials.py`), others by their device's key.
+"""Authentication: the owner by this machine's socket (`local_peer.py`), others by their device's key.
 
 No file on disk holds a key. A page stores its key and sends it as every client does. It is no cookie:
 browsers send those to every port of a host, and an agent's own server may be behind one.

@@ -25,7 +25,7 @@ from ...protocol.stream_frames import (
 from ...protocol.teams import TeamRecord
 from ...protocol.views import CommandView, NodeView, PromptView, SessionMark, Snapshot, view
 from ...sessions.records import ASKS, PROMPTS, SESSIONS, AskRecord, PromptRecord, SessionRecord
-from ...teams.conversation_store import TEAMS, decode_record
+from ...teams.records import TEAMS, decode_record
 
 NODES = "nodes"
 COMMANDS = "commands"

@@ -20,7 +20,7 @@ from ...errors import BusError
 from ...protocol.stream_frames import CLOSE_TOO_SLOW
 from .delta_buffer import DELTAS, DeltaBuffer, ItemKey, item_key
 from .encoded_frames import EncodedFrame, EventSummary
-from .remaining_sessions import RemainingSessions
+from .snapshot_parts import RemainingSessions
 
 STALL_S = 20.0
 """Without taking a single frame for so long, a client is dropped."""

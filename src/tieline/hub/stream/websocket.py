@@ -39,7 +39,7 @@ from ...version import __version__
 from ..http.request_context import context_of
 from ..security import access_rules
 from .encoded_frames import encode_frame
-from .remaining_sessions import RemainingSessions, first_sessions
+from .snapshot_parts import RemainingSessions, first_sessions
 from .subscriber import CLOSE_TRY_AGAIN, Subscriber
 
 if TYPE_CHECKING:

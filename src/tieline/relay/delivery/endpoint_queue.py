@@ -15,7 +15,7 @@ from msgspec import Struct
 from ...background_tasks import cancel_and_wait
 from ...channels.base import ChannelStatus, DeliveryContext, UnknownAddress
 from ...envelopes import DeliveryResult, Envelope, MessageReceipt
-from ..send_limits import CircuitBreaker
+from .circuit_breaker import CircuitBreaker
 
 Deliver = Callable[[str, Envelope, DeliveryContext], Awaitable[DeliveryResult]]
 RunAttempt = Callable[["EndpointQueue", "InFlight"], Awaitable[None]]

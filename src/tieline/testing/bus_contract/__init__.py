@@ -7,12 +7,12 @@ class TestMyBus(BusContract):
 
 from .announcements import AnnouncementContract, Ends
 from .interleavings import InterleavingContract
+from .publishing import PublishingContract
 from .reading import ReadContract
-from .records import RecordContract
 from .tables import TableContract
 
 __all__ = ["BusContract"]
 
 
-class BusContract(RecordContract, ReadContract, Ends, AnnouncementContract, TableContract, InterleavingContract):
+class BusContract(PublishingContract, ReadContract, Ends, AnnouncementContract, TableContract, InterleavingContract):
     """Everything, as one class."""

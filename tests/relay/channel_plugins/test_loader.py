@@ -9,8 +9,8 @@ import pytest
 from tieline import config as configuration
 from tieline.channels.base import ChannelContext
 from tieline.config import ChannelConfig
-from tieline.relay.plugins.loader import BUILT_IN, ChannelError, build, check, known_types, unload
-from tieline.relay.plugins.trust import read_code
+from tieline.relay.channel_plugins.loader import BUILT_IN, ChannelError, build, check, known_types, unload
+from tieline.relay.channel_plugins.trust import read_code
 
 FOLDER = Path(__file__).parents[3] / "examples/channel_folder/folder_channel.py"
 SOURCE = "/etc/tieline.toml"

@@ -28,7 +28,7 @@ R = TypeVar("R", bound=Dated)
 _write_lock = threading.Lock()
 
 
-class AgentRecords(Generic[R]):
+class PerAgentFile(Generic[R]):
     """By agent's name. Without a file they are kept for as long as this lives."""
 
     def __init__(self, file: Path | None, record: type[R], *, max_file: int) -> None:

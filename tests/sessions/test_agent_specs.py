@@ -16,7 +16,7 @@ from tieline.errors import PolicyUnenforceable, UsageError
 from tieline.events import Done, TurnStarted
 from tieline.policy import CAPABILITIES, Enforcement, Policy, Receipt, preset
 from tieline.script import Say, Stall
-from tieline.sessions.agent_options import quiet_s, spec_of, warm_spec
+from tieline.sessions.agent_specs import quiet_s, spec_of, warm_spec
 from tieline.sessions.manager import SessionManager
 
 

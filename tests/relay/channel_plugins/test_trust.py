@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.relay.plugins.test_loader import MODULE
-from tests.relay.plugins.test_reload import Setting, following
+from tests.relay.channel_plugins.test_loader import MODULE
+from tests.relay.channel_plugins.test_reload import Setting, following
 
 from tieline.channels.agent import AgentConfig
 from tieline.channels.base import ChannelContext
@@ -16,8 +16,8 @@ from tieline.channels.notify import NotifyConfig
 from tieline.channels.telegram.settings import TelegramConfig
 from tieline.channels.webhook.settings import WebhookConfig
 from tieline.config import ChannelConfig
-from tieline.relay.plugins.loader import ChannelError, build, unload
-from tieline.relay.plugins.trust import HARMLESS_SETTINGS, Trust, read_code
+from tieline.relay.channel_plugins.loader import ChannelError, build, unload
+from tieline.relay.channel_plugins.trust import HARMLESS_SETTINGS, Trust, read_code
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 BUILT_IN = {"agent": AgentConfig, "webhook": WebhookConfig, "telegram": TelegramConfig, "notify": NotifyConfig}

@@ -13,7 +13,7 @@ from tieline.config import Config, ScheduleConfig
 from tieline.envelopes import Envelope
 from tieline.errors import UsageError
 from tieline.relay import Relay
-from tieline.relay.schedules import next_run
+from tieline.relay.scheduled_messages import next_run
 from tieline.testing.wait_for import eventually
 
 

@@ -1,4 +1,4 @@
-"""`docs/configuration.md`, made from the types: `python -m tieline.cli.commands.config_reference`."""
+"""`docs/configuration.md`, made from the types: `python -m tieline.cli.doc_generators.configuration`."""
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -21,8 +21,8 @@ from ...config_schema import Key, keys, table_in, toml, type_words
 from ...drivers.acp_presets import PRESETS as AGENT_PRESETS
 from ...drivers.registry import BUILT_IN as DRIVERS
 from ...policy import PRESETS
-from ...relay.plugins.loader import BUILT_IN as CHANNELS
-from ...sessions.agent_options import Warm
+from ...relay.channel_plugins.loader import BUILT_IN as CHANNELS
+from ...sessions.agent_specs import Warm
 
 ABOVE = ("agents", "channels", "hub", "mesh", "pool", "relay", "schedules", "watchdog")
 """Keys of the whole file that are sections of their own."""

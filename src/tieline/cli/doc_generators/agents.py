@@ -1,4 +1,4 @@
-"""The tables of `docs/agents.md`: `python -m tieline.cli.commands.agent_reference docs/agents.md SEEN`. SEEN is what
+"""The tables of `docs/agents.md`: `python -m tieline.cli.doc_generators.agents docs/agents.md SEEN`. SEEN is what
 the tests saw of each agent (tests/seen_features.py)."""
 
 import sys

@@ -1,4 +1,4 @@
-"""The tables of `docs/harnesses.md`: `python -m tieline.cli.commands.harness_reference docs/harnesses.md`."""
+"""The tables of `docs/harnesses.md`: `python -m tieline.cli.doc_generators.harnesses docs/harnesses.md`."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence

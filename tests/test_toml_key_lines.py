@@ -2,7 +2,7 @@
 
 import pytest
 
-from tieline.toml_lines import KeyPath, dotted, key_lines, line_of
+from tieline.toml_key_lines import KeyPath, dotted, key_lines, line_of
 
 TEXT = '''\
 # a comment

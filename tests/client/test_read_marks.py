@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tieline.client import read_turns
+from tieline.client import read_marks
 from tieline.client.client import Client
-from tieline.client.read_turns import ReadTurns
+from tieline.client.read_marks import ReadTurns
 from tieline.errors import UsageError
 from tieline.protocol.request_bodies import MarkChange
 from tieline.protocol.stream_frames import MarkFrame, Ready, SessionFrame
@@ -70,7 +70,7 @@ async def test_what_another_device_has_read_meanwhile_needs_no_mark() -> None:
 
 
 async def test_nobody_waits_for_ever_and_a_refusal_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_turns, "COUNTED_S", 0.01)
+    monkeypatch.setattr(read_marks, "COUNTED_S", 0.01)
     client = MarkingClient()
     read = ReadTurns(client, "s")
     await read.mark_turn()  # no turn has begun

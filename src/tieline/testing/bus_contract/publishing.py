@@ -14,7 +14,7 @@ async def bodies(bus: Bus, pattern: str, after: int = 0) -> list[bytes]:
     return [record.data for record in await all_of(bus.read(pattern, after=after, follow=False))]
 
 
-class RecordContract(BusContractBase):
+class PublishingContract(BusContractBase):
     async def test_a_record_comes_back_whole(self, bus: Bus, family: str) -> None:
         before = time.time()
         seq = await bus.publish(f"{family}.a", b"\x00\xff", headers={"Kind": "tést", "Empty": ""})

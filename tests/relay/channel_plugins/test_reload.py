@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.relay.channel_plugins.test_loader import MODULE
 from tests.relay.conftest import BOUND, QUICK, over
-from tests.relay.plugins.test_loader import MODULE
 
 from tieline import config as configuration
 from tieline.bus import open_bus
 from tieline.channels.base import ChannelContext
 from tieline.relay import Relay
-from tieline.relay.plugins.reload import Changes, ChannelSet
+from tieline.relay.channel_plugins.reload import Changes, ChannelSet
 from tieline.testing.wait_for import eventually
 
 SLOW = """

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from msgspec import Struct
 
 
-class TunnelStatus(Struct, frozen=True, kw_only=True):
+class WayStatus(Struct, frozen=True, kw_only=True):
     urls: tuple[str, ...] = ()  # the one for phones first; none: it is not reached now
     problem: str = ""
     hint: str = ""
     authority: bytes = b""  # the certificate that a phone has to trust, DER
 
 
-Report = Callable[[TunnelStatus], None]
+Report = Callable[[WayStatus], None]

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from ...channels.base import MAX_CONCURRENT, Channel, DeliveryContext, RelayAccess
 from ...envelopes import DeliveryResult, Envelope, address
 from ...errors import UsageError
+from ..delivery.circuit_breaker import CircuitBreaker
 from ..delivery.dispatcher import Dispatcher
 from ..delivery.endpoint_queue import EndpointKind, EndpointQueue, RunAttempt
-from ..send_limits import CircuitBreaker
 from ..settings import Settings
 
 MessageHandler = Callable[[Envelope, DeliveryContext], Awaitable[DeliveryResult | str | None]]

@@ -25,7 +25,7 @@ NOBODY = "git does not know who you are"
 TELL_GIT = 'Tell it: git config --global user.name "…" and git config --global user.email "…"'
 
 
-class GitSettings(Struct, frozen=True):
+class GitConfig(Struct, frozen=True):
     own: Mapping[str, str]  # the repository's
     user: Mapping[str, str]  # the user's own, for every repository
 
@@ -39,7 +39,7 @@ class GitSettings(Struct, frozen=True):
         return Identity(name, email) if name and email else None
 
 
-async def read_settings(git: Git, repository: Repository, env: Mapping[str, str]) -> GitSettings:
+async def read_settings(git: Git, repository: Repository, env: Mapping[str, str]) -> GitConfig:
     """The last value of each setting. Raises GitFailed."""
     copy = git.directory / "their-config"  # read without the files that it includes
     copy.write_bytes(repository.config)
@@ -47,7 +47,7 @@ async def read_settings(git: Git, repository: Repository, env: Mapping[str, str]
     # With the repository's own git directory: conditions in the user's configuration (includeIf) compare it.
     git_dir_env = {"GIT_DIR": repository.git_dir}
     words = ("config", "--global", "--includes", "-z", "--list")
-    return GitSettings(own, _pairs(await git.run_as_user(*words, user=env, env=git_dir_env, codes=(0, 1, 128))))
+    return GitConfig(own, _pairs(await git.run_as_user(*words, user=env, env=git_dir_env, codes=(0, 1, 128))))
 
 
 def _pairs(listed: bytes) -> Mapping[str, str]:
