@@ -19,7 +19,7 @@ from tests.harnesses.told_sessions import ToldSessions
 from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.errors import Unsupported
-from tieline.events import Answer, Ask, Command, Done, Edit, Event, TurnStarted
+from tieline.events import Answer, Ask, Command, Done, Edit, Event, ToolResult, TurnStarted
 from tieline.harnesses.attach_consent import CurrentConsent, agree, switch
 from tieline.harnesses.qwen import terminal as qwen_terminal
 from tieline.harnesses.qwen.connector import QwenConnector
@@ -269,6 +269,22 @@ async def test_what_a_rule_decided_is_told_once_with_its_call_however_late_the_r
         at.idle(text="Done.")
         await at.is_like("idle", 1)
         assert kinds(await at.log(id))[:5] == ["TurnStarted", "Init", "ToolUse", "Answer", "ToolResult"]
+
+
+async def test_what_a_rule_decided_is_told_before_what_became_of_it_when_the_record_comes_at_once(
+    tmp_path: Path,
+) -> None:
+    async with in_a_turn(tmp_path, AskRule(id="r", match="exact", pattern="ls", decision="deny")) as (at, id):
+        assert await at.permission("run_shell_command", {"command": "ls"})
+        denied = result("error", "not_started", error="a rule says no")
+        denied["toolCallResult"]["errorType"] = "execution_denied"
+        at.write(*call(), denied, *say("Done.", "a-2"))
+        at.idle(text="Done.")
+        await at.is_like("idle", 1)
+        told = await at.log(id)
+        assert kinds(told) == ["TurnStarted", "Init", "ToolUse", "Answer", "ToolResult", "Text", "Done"]
+        assert isinstance(refused := told[4], ToolResult) and refused.status == "denied"
+        assert isinstance(done := told[-1], Done) and done.status == "success"
 
 
 @pytest.mark.parametrize("why", LEAVES_IT)

@@ -7,6 +7,7 @@ elsewhere would keep it from the person who sits there. Only what a rule says is
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ EDITS = {"write_file": "Write", "edit": "Edit", "notebook_edit": "NotebookEdit"}
 QUESTION, PLAN = "ask_user_question", "exit_plan_mode"
 CALL_S = 10.0
 """The record has the call that is asked about within this time."""
+MAX_RULINGS = 100
 IDLE_NOTE = "idle_prompt"
 """The notification that fires whenever it waits for input: after a turn, and after one that was interrupted."""
 
@@ -61,6 +63,7 @@ class QwenTerminal(HookedTerminal[QwenEvents]):
         self._idle_at = 0.0  # when it waited for input last, by its clock
         self._last_said = ""  # by the model, at the end of a turn
         self._asked_about: dict[str, AcpToolCall] = {}  # calls
+        self._rulings = deque[HookNote](maxlen=MAX_RULINGS)  # what rules have decided and is not told yet
         self._ruled: set[str] = set()  # calls of this turn that a rule has decided
 
     def _new_events(self, cursor: TranscriptCursor) -> QwenEvents:
@@ -89,13 +92,33 @@ class QwenTerminal(HookedTerminal[QwenEvents]):
             self._last_said = str(note.input.get("last_assistant_message") or "").strip()
         elif note.event == "Notification" and note.input.get("notification_type") == IDLE_NOTE:
             self._idle_at = note.at
-        super().on_hook(note)
+        if note.answer is None:
+            super().on_hook(note)
+        else:
+            self._rulings.append(note)
+            self._changed.set()
 
     async def _tell_line(self, attached: AttachedSession, line: TranscriptLine) -> None:
         before = self._events.turn
         await super()._tell_line(attached, line)
         if self._events.turn is not before:
             self._ruled.clear()
+        self._tell_rulings(attached)  # before what became of the call
+
+    async def _settle(self, attached: AttachedSession) -> None:
+        if self._since() is not None:
+            self._tell_rulings(attached)
+
+    def _tell_rulings(self, attached: AttachedSession) -> None:
+        """What rules have decided, with its call once the record has that."""
+        for note in list(self._rulings):
+            tool = self._find_call(note)
+            if note.answer is None or (tool is None and time.time() - note.at <= CALL_S):
+                continue
+            attached.tell(replace(note.answer, tool=tool.id if tool else ""))  # none: a subagent's
+            self._rulings.remove(note)
+            if tool is not None:
+                self._ruled.add(tool.id)
 
     def _is_prompt(self, note: HookNote) -> bool:
         return note.event == "UserPromptSubmit"
@@ -117,12 +140,6 @@ class QwenTerminal(HookedTerminal[QwenEvents]):
         if isinstance(mode := note.input.get("permission_mode"), str) and self._since() is not None:
             for event in self._events.mode(mode):
                 attached.tell(event)
-        if note.answer is not None:  # also where the record is late
-            tool = self._find_call(note)
-            attached.tell(replace(note.answer, tool=tool.id if tool else ""))
-            if tool is not None:
-                self._ruled.add(tool.id)
-            return
         await super()._take_note(attached, note)
 
     async def _on_note(self, attached: AttachedSession, note: HookNote) -> None:
