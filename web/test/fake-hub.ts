@@ -1,4 +1,5 @@
 /** A fake hub that answers as the test says; `load` loads the page's modules again. */
+import { options } from 'preact'
 import { beforeEach, vi } from 'vitest'
 import type * as P from '../src/generated/protocol'
 
@@ -17,6 +18,9 @@ globalThis.setTimeout = Object.assign((then: (...args: unknown[]) => void, ms?: 
   pageTimers.add(timer)
   return timer
 }, setRealTimeout) as typeof setTimeout
+
+// Preact keeps a list of effects beyond a page, and never asks for another flush where one that it waits for was taken away.
+options.requestAnimationFrame = (flush) => setRealTimeout(flush)
 
 function closePage(): void {
   pageTimers.forEach(clearTimeout)
