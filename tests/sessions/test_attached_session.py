@@ -116,6 +116,20 @@ async def test_a_turn_of_the_terminal_is_written_and_counted(tmp_path: Path) -> 
         assert record.model == "m"
 
 
+async def test_a_new_session_says_from_its_first_record_on_what_can_be_done_from_elsewhere(tmp_path: Path) -> None:
+    async with manager_in(tmp_path) as manager, asyncio.timeout(30):
+        terminal = RecordingTerminal()
+        attaching = asyncio.create_task(
+            manager.attach("codex", NATIVE, cwd=str(tmp_path), terminal=terminal, working=True)
+        )
+        while not manager.sessions():  # noqa: ASYNC110 (at each step of the loop)
+            await asyncio.sleep(0)
+        (first,) = manager.sessions()
+        assert not attaching.done(), "it is seen before it is ready"
+        assert (first.remote, first.status) == (terminal.remote, "working")
+        await attaching
+
+
 async def test_the_same_words_said_twice_in_a_turn_are_told_by_their_place(tmp_path: Path) -> None:
     words = Status(SAID, "go on")
     turn = (*TURN[:2], words, Status("retrying"), words)

@@ -168,6 +168,8 @@ class SessionManager:
                     cwd=cwd,
                     node=self._node,
                     kind="attached",
+                    remote=terminal.remote,
+                    status="working" if working else "idle",
                     title=title,
                     native_id=native_id,
                     branch=workspace_diff.branch(cwd),
