@@ -107,6 +107,7 @@ class Responses:
             await client.get(action["url"])
         name = self._name("ws")
         await self._done({"type": "web_search_call", "id": name, "status": "completed", "action": dict(action)})
+        await self.say("The page was read.", first=True, last=True)  # nobody else would ask the model to go on
 
     async def finish(self) -> None:
         usage = {
