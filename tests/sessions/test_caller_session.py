@@ -40,7 +40,7 @@ class Sessions:
         return [record for record in self.records if archived or not record.archived]
 
     def add(
-        self, id: str, *marks: str, cwd: str = "/work", agent: str = "claude-code", works: bool = True, **more: Any
+        self, id: str, *marks: str, cwd: str = "/projects", agent: str = "claude-code", works: bool = True, **more: Any
     ) -> None:
         record = SessionRecord(id=id, agent=agent, cwd=cwd, **more)
         self.records.append(record)
@@ -48,7 +48,7 @@ class Sessions:
         if works:
             self.working.add(id)
 
-    def caller(self, mark: str, cwd: str = "/work", claimed: str = "") -> str:
+    def caller(self, mark: str, cwd: str = "/projects", claimed: str = "") -> str:
         sessions: Any = self
         return caller(sessions, mark, cwd, claimed)
 
@@ -95,17 +95,22 @@ def test_an_archived_session_that_still_works_calls(sessions: Sessions) -> None:
 
 
 def test_of_those_that_share_a_program_it_is_the_one_in_whose_directory_it_runs(sessions: Sessions) -> None:
-    sessions.add("above", SHARED, cwd="/work")
-    sessions.add("below", SHARED, cwd="/work/shop")
+    sessions.add("above", SHARED, cwd="/projects")
+    sessions.add("below", SHARED, cwd="/projects/shop")
     sessions.add("beside", SHARED, cwd="/other")
-    for cwd, id in (("/work", "above"), ("/work/shop/src", "below"), ("/work/shopping", "above"), ("/other", "beside")):
+    for cwd, id in (
+        ("/projects", "above"),
+        ("/projects/shop/src", "below"),
+        ("/projects/shopping", "above"),
+        ("/other", "beside"),
+    ):
         assert sessions.caller(SHARED, cwd) == id
     with pytest.raises(UsageError, match="3 sessions work there"):
         sessions.caller(SHARED, "/elsewhere")
     assert sessions.caller(SHARED, "/elsewhere", "beside") == "beside"
-    sessions.add("twin", SHARED, cwd="/work/shop")
+    sessions.add("twin", SHARED, cwd="/projects/shop")
     with pytest.raises(UsageError, match="2 sessions work there"):
-        sessions.caller(SHARED, "/work/shop")
+        sessions.caller(SHARED, "/projects/shop")
 
 
 def test_one_without_a_process_of_its_own_may_share_that_of_its_kind(sessions: Sessions) -> None:
