@@ -29,13 +29,13 @@ def test_a_directory_below_its_top_is_in_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("relative", [False, True])
 def test_a_linked_worktree_names_its_repository(tmp_path: Path, relative: bool) -> None:
-    own = tmp_path / "work/.git/worktrees/linked"
+    own = tmp_path / "main/.git/worktrees/linked"
     top = checkout(tmp_path / "linked", own)
     (own / "commondir").write_text("../..\n")
-    (top / ".git").write_text(f"gitdir: {'../work/.git/worktrees/linked' if relative else own}\n")
-    found = at(str(top))
-    assert found is not None
-    assert (found.top, found.git_dir, found.common_dir) == (str(top), str(own), f"{tmp_path}/work/.git")
+    (top / ".git").write_text(f"gitdir: {'../main/.git/worktrees/linked' if relative else own}\n")
+    repository = at(str(top))
+    assert repository is not None
+    assert (repository.top, repository.git_dir, repository.common_dir) == (str(top), str(own), f"{tmp_path}/main/.git")
 
 
 @pytest.mark.parametrize("text", ["", "gitdir: ", "gitdir:", "gitdir", "other: {own}", "{own}", "gitdir: {own}/none"])
